@@ -1,0 +1,5 @@
+"""`python -m aimabuild`."""
+
+from aimabuild.cli import main
+
+main()

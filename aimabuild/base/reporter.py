@@ -1,0 +1,119 @@
+"""The one object that prints. Progress with an ETA on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from aimabuild.base.errors import AimaError
+
+
+class Task:
+    """One piece of long work with a known size. `advance` may be called from any thread."""
+
+    def __init__(self, reporter: Reporter, title: str, total: int, *, unit: str) -> None:
+        self._reporter = reporter
+        self._title = title
+        self._total = max(total, 1)
+        self._unit = unit
+        self._done = 0
+        self._next_line = 0.25
+        self._progress: Progress | None = None
+        self._task = None
+        if reporter.live:
+            count = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
+            columns = (TextColumn("{task.description}"), BarColumn(), count, TimeRemainingColumn())
+            self._progress = Progress(*columns, console=reporter.err, transient=True)
+            self._task = self._progress.add_task(title, total=total)
+            self._progress.start()
+
+    def advance(self, amount: int = 1, *, title: str | None = None) -> None:
+        """`amount` more units are done; `title` replaces the text shown."""
+        self._done += amount
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, advance=amount, description=title or self._title)
+        elif self._done / self._total >= self._next_line:
+            self._reporter.line(f"  {self._title}: {100 * self._done // self._total}%")
+            self._next_line = self._done / self._total + 0.25
+
+    def close(self) -> None:
+        """Stop drawing."""
+        if self._progress is not None:
+            self._progress.stop()
+
+
+class Reporter:
+    """Results go to stdout, everything about the work itself to stderr."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.out = Console(file=sys.stdout, highlight=False, soft_wrap=True, markup=False, emoji=False)
+        self.err = Console(file=sys.stderr, highlight=False, soft_wrap=True, markup=False, emoji=False)
+        self.quiet = quiet
+
+    @property
+    def live(self) -> bool:
+        """True when stderr is a terminal that can redraw."""
+        return self.err.is_terminal and not self.quiet
+
+    def line(self, text: str) -> None:
+        """One line about the work, on stderr."""
+        if not self.quiet:
+            self.err.print(text)
+
+    def warn(self, text: str) -> None:
+        """A line that stays even when quiet."""
+        self.err.print(f"warning: {text}")
+
+    def error(self, error: AimaError) -> None:
+        """The error as its reader sees it."""
+        self.err.print(f"error: {error}")
+
+    def result(self, text: str) -> None:
+        """What was asked for, on stdout."""
+        self.out.print(text)
+
+    def json(self, value: Any) -> None:
+        """What was asked for, as JSON on stdout."""
+        sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+    def table(self, header: list[str], rows: list[list[str]], *, right: frozenset[str] = frozenset()) -> None:
+        """A table on stdout; columns named in `right` align right."""
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for name in header:
+            table.add_column(name, justify="right" if name in right else "left", no_wrap=True)
+        for row in rows:
+            table.add_row(*row)
+        width = self.out.width if self.out.is_terminal else 10_000
+        self.out.print(table, width=width)
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[None]:
+        """Announce a stage, and say how long it took."""
+        self.line(f"{title} ...")
+        start = time.monotonic()
+        yield
+        self.line(f"{title}: {time.monotonic() - start:.1f} s")
+
+    @contextmanager
+    def task(self, title: str, total: int, *, unit: str = "items") -> Iterator[Task]:
+        """Progress over `total` units ("bytes" prints sizes)."""
+        task = Task(self, title, total, unit=unit)
+        try:
+            yield task
+        finally:
+            task.close()
