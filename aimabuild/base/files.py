@@ -53,7 +53,7 @@ def write_text(path: Path, text: str, *, mode: int = 0o644) -> None:
 
 
 def write_if_changed(path: Path, data: bytes) -> bool:
-    """Write only when the content differs, so that build tools see an unchanged time stamp; True if written."""
+    """Write only when the content differs, so that build tools see no new time stamp; True if written."""
     if path.is_file() and path.read_bytes() == data:
         return False
     write_bytes(path, data)

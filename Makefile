@@ -1,0 +1,42 @@
+# The two commands: `make package` and `make test`. Each sets up what it needs in .venv/ and the user cache.
+# Variables: JOBS=N (parallel work), MIRROR=URL (Debian mirror, when the host is not Debian), ARGS=... (passed on).
+
+PYTHON ?= python3
+RECIPE ?= recipes/gfx1151-bf16.yaml
+PY := .venv/bin/python
+AIMA := $(PY) -m aimabuild
+FETCH := $(if $(MIRROR),--mirror $(MIRROR))
+BUILD_ARGS := $(FETCH) $(if $(JOBS),-j $(JOBS)) $(ARGS)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup package test lint format sanitize clean
+
+help:
+	@echo "make package   build the release recipe into dist/ and prove the archive (first run: about 20 minutes on 2 cores, 0.6 GB fetched)"
+	@echo "make test      run all tests"
+	@echo "make lint      ruff, mypy, clang-format, clang-tidy"
+	@echo "make format    rewrite sources in the house format"
+	@echo "make sanitize  the engine's tests under ASan and UBSan (needs clang-19)"
+	@echo "make clean     remove build/ and dist/ (the user cache and .venv/ stay)"
+
+setup:
+	@$(PYTHON) scripts/bootstrap.py
+
+package: setup
+	@$(AIMA) package $(RECIPE) $(BUILD_ARGS)
+
+test: setup
+	@$(AIMA) toolchain sync $(FETCH)
+	@$(PY) -m pytest $(ARGS)
+
+lint: setup
+	@$(PY) scripts/lint.py
+
+format: setup
+	@$(PY) scripts/lint.py --fix
+
+sanitize: setup
+	@$(PY) scripts/sanitize.py
+
+clean:
+	rm -rf build dist
