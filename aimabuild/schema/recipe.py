@@ -1,0 +1,140 @@
+"""Recipes: what one build makes (`recipes/<name>.yaml`, schema aimabuild/recipe/v1)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from aimabuild.base.errors import UsageError
+from aimabuild.schema.document import Document, Location, Node, SequenceNode
+from aimabuild.schema.targets import TARGETS
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*\Z", re.ASCII)
+MATHS = ("bf16", "f32")
+
+
+@dataclass(frozen=True)
+class KernelChoice:
+    """Which template serves each operation (the first that a shape offers), and what is built to compare."""
+
+    serve: Mapping[str, tuple[str, ...]]
+    serve_locations: Mapping[str, Location]
+    alternatives: tuple[str, ...]
+    location: Location
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """How the engine is built. `devices`: the device back ends that it holds."""
+
+    devices: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BundleOptions:
+    """What the archive holds beside the engine.
+
+    libc: `bundled` (loader and C library travel along) or `host`. runtime: `hip` or `none`. roots: shared
+    objects that are opened by name at run time, so that no NEEDED entry shows them. data: paths in the
+    runtime tree that libraries read at run time.
+    """
+
+    libc: str
+    runtime: str
+    roots: tuple[str, ...]
+    data: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One build. `target` None: no GPU kernels, the engine alone."""
+
+    name: str
+    file: str
+    summary: str
+    target: str | None
+    target_location: Location
+    shapes: tuple[str, ...]
+    math: str
+    kernels: KernelChoice | None
+    engine: EngineOptions
+    bundle: BundleOptions
+
+
+def _relative(node: Node) -> str:
+    """A path inside the project: relative, without `..`."""
+    path = PurePosixPath(node.text())
+    if path.is_absolute() or ".." in path.parts:
+        node.fail("expected a path inside the project", hint="relative to the project's root, without `..`")
+    return str(path)
+
+
+def _kernels(node: Node) -> KernelChoice:
+    fields = node.mapping().only(("serve",), ("alternatives",))
+    serve = fields["serve"].mapping()
+    if not serve.entries:
+        serve.fail("no operation is served")
+    chosen: dict[str, tuple[str, ...]] = {}
+    for op, value in serve.entries.items():
+        chosen[op] = (value.text(),) if not isinstance(value, SequenceNode) else value.texts(minimum=1)
+    alternatives = fields.get("alternatives")
+    return KernelChoice(
+        chosen,
+        {op: value.location for op, value in serve.entries.items()},
+        alternatives.texts() if alternatives else (),
+        node.location,
+    )
+
+
+def _bundle(node: Node) -> BundleOptions:
+    fields = node.mapping().only(("libc", "runtime"), ("roots", "data"))
+    roots, data = fields.get("roots"), fields.get("data")
+    return BundleOptions(
+        fields["libc"].choice(("bundled", "host"), "libc"),
+        fields["runtime"].choice(("hip", "none"), "runtime"),
+        roots.texts() if roots else (),
+        data.texts() if data else (),
+    )
+
+
+def _engine(node: Node | None) -> EngineOptions:
+    if node is None:
+        return EngineOptions(("cpu",))
+    fields = node.mapping().only(("devices",))
+    fields["devices"].texts(minimum=1)
+    devices = tuple(item.choice(("cpu", "gpu"), "device") for item in fields["devices"].sequence())
+    return EngineOptions(devices)
+
+
+def recipe_from(document: Document) -> Recipe:
+    """The recipe of a document. Raises `UsageError` with the place of what is wrong."""
+    fields = document.expect("recipe").only(
+        ("schema", "name", "summary", "target", "math", "bundle"), ("shapes", "kernels", "engine")
+    )
+    name = fields["name"].text()
+    if not _NAME.match(name):
+        fields["name"].fail(
+            f"`{name}` cannot be a recipe's name", hint="lower-case letters, digits, `.`, `_`, `-`"
+        )
+    target = fields["target"].choice((*TARGETS, "none"), "target")
+    wanted = ("schema", "name", "summary", "target", "math", "bundle", "shapes", "kernels")
+    if target != "none":
+        fields.only(wanted, ("engine",))
+    for key in ("shapes", "kernels") if target == "none" else ():
+        if key in fields.keys:
+            raise UsageError(f"`{key}` needs a target", where=str(fields.keys[key]), why="`target` is `none`")
+    shapes, kernels = fields.get("shapes"), fields.get("kernels")
+    return Recipe(
+        name=name,
+        file=document.name,
+        summary=fields["summary"].text(),
+        target=None if target == "none" else target,
+        target_location=fields["target"].location,
+        shapes=tuple(_relative(item) for item in shapes.sequence(minimum=1)) if shapes else (),
+        math=fields["math"].choice(MATHS, "math"),
+        kernels=_kernels(kernels) if kernels else None,
+        engine=_engine(fields.get("engine")),
+        bundle=_bundle(fields["bundle"]),
+    )
