@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from aimabuild.base.errors import UsageError
+from aimabuild.schema.bundle import Bundle, read_bundle
 from aimabuild.schema.document import Document, Location, Node, SequenceNode
 from aimabuild.schema.targets import TARGETS
 
@@ -33,21 +34,6 @@ class EngineOptions:
 
 
 @dataclass(frozen=True)
-class BundleOptions:
-    """What the archive holds beside the engine.
-
-    libc: `bundled` (loader and C library travel along) or `host`. runtime: `hip` or `none`. roots: shared
-    objects that are opened by name at run time, so that no NEEDED entry shows them. data: paths in the
-    runtime tree that libraries read at run time.
-    """
-
-    libc: str
-    runtime: str
-    roots: tuple[str, ...]
-    data: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Recipe:
     """One build. `target` None: no GPU kernels, the engine alone."""
 
@@ -60,7 +46,7 @@ class Recipe:
     math: str
     kernels: KernelChoice | None
     engine: EngineOptions
-    bundle: BundleOptions
+    bundle: Bundle
 
 
 def _relative(node: Node) -> str:
@@ -85,17 +71,6 @@ def _kernels(node: Node) -> KernelChoice:
         {op: value.location for op, value in serve.entries.items()},
         alternatives.texts() if alternatives else (),
         node.location,
-    )
-
-
-def _bundle(node: Node) -> BundleOptions:
-    fields = node.mapping().only(("libc", "runtime"), ("roots", "data"))
-    roots, data = fields.get("roots"), fields.get("data")
-    return BundleOptions(
-        fields["libc"].choice(("bundled", "host"), "libc"),
-        fields["runtime"].choice(("hip", "none"), "runtime"),
-        roots.texts() if roots else (),
-        data.texts() if data else (),
     )
 
 
@@ -136,5 +111,5 @@ def recipe_from(document: Document) -> Recipe:
         math=fields["math"].choice(MATHS, "math"),
         kernels=_kernels(kernels) if kernels else None,
         engine=_engine(fields.get("engine")),
-        bundle=_bundle(fields["bundle"]),
+        bundle=read_bundle(fields["bundle"]),
     )

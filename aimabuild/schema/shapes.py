@@ -24,7 +24,7 @@ _TEMPLATE = re.compile(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*\Z", re.ASCII)
 
 @dataclass(frozen=True)
 class Budget:
-    """What a compiled kernel may use; None: not limited. A figure is the measured one, or `reason` says why not.
+    """What a compiled kernel may use; None: not limited. A looser figure than the measured has a `reason`.
 
     spills: registers spilled (vector and scalar together); scratch: bytes a lane; occupancy: waves on a SIMD,
     at least; wmma_min: matrix instructions, at least; vgpr_max: vector registers, at most.

@@ -237,7 +237,7 @@ def _grid(fields: MappingNode, known: frozenset[str]) -> tuple[GridAxis, ...] | 
 
 
 def template_from(document: Document, name: str, texts: Mapping[str, str]) -> Template:
-    """The template `name` of a sidecar and the `texts` beside it (keys `.py.j2`, `.hip.j2`, `.host.cpp.j2`)."""
+    """The template `name` of a sidecar and the `texts` beside it, by suffix (`.py.j2`, ...)."""
     fields = document.expect("template").only(_TOP, _TOP_OPTIONAL)
     compiler = fields["compiler"].choice(COMPILERS, "compiler")
     dtypes = tuple(_dtype_list(fields["dtypes"]))
