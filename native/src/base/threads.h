@@ -1,0 +1,73 @@
+/// A fixed set of threads that share out the tasks of one loop at a time.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace aima::base {
+
+/// Thrown out of a loop whose stop flag was seen; the loop's results are incomplete.
+struct Cancelled : std::exception {
+  const char* what() const noexcept override { return "cancelled"; }
+};
+
+/// A reference to a callable `void(std::int64_t task, int worker)`; cheap, and valid only while that lives.
+class TaskRef {
+ public:
+  template <typename F>
+    requires(!std::is_same_v<std::remove_cvref_t<F>, TaskRef>)
+  TaskRef(const F& f) // NOLINT(google-explicit-constructor): made from a lambda at the call
+      : object_(&f), call_([](const void* object, std::int64_t task, int worker) {
+          (*static_cast<const F*>(object))(task, worker);
+        }) {}
+  void operator()(std::int64_t task, int worker) const { call_(object_, task, worker); }
+
+ private:
+  const void* object_;
+  void (*call_)(const void*, std::int64_t, int);
+};
+
+/// Tasks are taken one by one by whoever is free, so a task's result must not depend on which worker runs it or
+/// when: each writes its own outputs. Not re-entrant: a task must not start another loop.
+class ThreadPool {
+ public:
+  /// `threads` >= 1 in all, the caller of `run` included.
+  explicit ThreadPool(int threads);
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+  ~ThreadPool();
+
+  int size() const { return static_cast<int>(threads_.size()) + 1; }
+
+  /// Runs tasks 0..count-1, and returns when all are done. `worker` is 0..size()-1. The first exception of a task
+  /// is thrown here after the others have stopped.
+  void run(std::int64_t count, TaskRef task);
+
+  /// A flag looked at before each task: once true, the rest is skipped and `run` throws Cancelled. May be null.
+  void set_stop(const std::atomic<bool>* stop) { stop_ = stop; }
+
+ private:
+  void work(int worker);
+  void take_tasks(int worker) noexcept;
+  void wait_for_loop(std::uint32_t seen) const;
+
+  std::vector<std::thread> threads_;
+  const TaskRef* task_ = nullptr;
+  std::int64_t count_ = 0;
+  std::atomic<std::int64_t> next_{0};
+  std::atomic<std::uint32_t> loop_{0};  ///< counts loops; workers wait for it to change
+  std::atomic<int> busy_{0};            ///< workers that have not finished this loop
+  std::atomic<bool> quit_{false};
+  std::atomic<bool> failed_{false};
+  const std::atomic<bool>* stop_ = nullptr;
+  std::mutex error_mutex_;
+  std::exception_ptr error_;
+};
+
+}  // namespace aima::base

@@ -1,0 +1,88 @@
+/// The checkpoint's tensors in their places: matrices as they lie in the file, small vectors widened to f32.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/math_mode.h"
+#include "model/config.h"
+#include "model/safetensors.h"
+
+namespace aima::model {
+
+/// [rows, cols] row-major, y = x·Wᵀ; bf16 or f32, aligned to nothing.
+struct Matrix {
+  DType dtype = DType::bf16;
+  const std::byte* data = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+
+  std::int64_t row_bytes() const { return cols * (dtype == DType::f32 ? 4 : 2); }
+  const std::byte* row(std::int64_t index) const { return data + index * row_bytes(); }
+  /// Rows first..first+count-1 of the same matrix.
+  Matrix slice(std::int64_t first, std::int64_t count) const { return {dtype, row(first), count, cols}; }
+};
+
+/// y = (silu(x·gateᵀ) ⊙ (x·upᵀ))·downᵀ
+struct Expert {
+  Matrix gate;
+  Matrix up;
+  Matrix down;
+};
+
+struct GdnWeights {
+  Matrix qkv;  ///< rows q, k, v
+  Matrix z;
+  Matrix a;
+  Matrix b;
+  Matrix out;
+  std::vector<float> conv;     ///< [channel][tap], tap 3 the newest token
+  std::vector<float> decay;    ///< −exp(A_log) per value head
+  std::vector<float> dt_bias;  ///< per value head
+  std::vector<float> norm;     ///< plain, of one value head
+};
+
+struct AttentionWeights {
+  Matrix q;  ///< per head: query rows, then gate rows
+  Matrix k;
+  Matrix v;
+  Matrix out;
+  std::vector<float> q_norm;  ///< 1 + w
+  std::vector<float> k_norm;  ///< 1 + w
+};
+
+struct MoeWeights {
+  Matrix router;
+  std::vector<Expert> experts;
+  Expert shared;
+  Matrix shared_gate;  ///< one row
+};
+
+struct LayerWeights {
+  std::vector<float> input_norm;  ///< 1 + w
+  std::vector<float> post_norm;   ///< 1 + w
+  std::optional<GdnWeights> gdn;
+  std::optional<AttentionWeights> attention;
+  MoeWeights moe;
+};
+
+struct Weights {
+  Matrix embed;
+  Matrix head;
+  std::vector<float> final_norm;  ///< 1 + w
+  std::vector<LayerWeights> layers;
+
+  std::vector<std::unique_ptr<std::byte[]>> copies;  ///< matrices whose dtype had to change
+  std::size_t copied_bytes = 0;
+};
+
+/// Finds every tensor of the text model, under `model.language_model.` or `model.`, and checks its shape. Vision
+/// (`model.visual.`) and MTP (`mtp.`) tensors are left alone; any other unknown tensor is an error, since it would
+/// change the result. Experts may be fused or split. Matrices stay in the mapped file where their dtype fits the
+/// math: bf16 always, f32 under Math::f32; others are converted into `copies`. `checkpoint` must outlive the result.
+Weights bind_weights(const Checkpoint& checkpoint, const Config& config, Math math);
+
+}  // namespace aima::model
