@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import time
@@ -93,13 +94,18 @@ class Reporter:
 
     def table(self, header: list[str], rows: list[list[str]], *, right: frozenset[str] = frozenset()) -> None:
         """A table on stdout; columns named in `right` align right."""
-        table = Table(box=None, pad_edge=False, header_style="bold")
+        table = Table(box=None, pad_edge=False)
         for name in header:
             table.add_column(name, justify="right" if name in right else "left", no_wrap=True)
         for row in rows:
             table.add_row(*row)
-        width = self.out.width if self.out.is_terminal else 10_000
-        self.out.print(table, width=width)
+        # Wide enough for every cell (a terminal wraps long lines, nothing is cut), and no blanks at line ends.
+        wide = Console(file=io.StringIO(), width=10_000, highlight=False, markup=False, emoji=False)
+        wide.print(table)
+        header_line, *lines = wide.file.getvalue().splitlines()  # type: ignore[attr-defined]
+        self.out.print(header_line.rstrip(), style="bold")
+        for line in lines:
+            self.out.print(line.rstrip())
 
     @contextmanager
     def step(self, title: str) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 
 import jinja2
@@ -40,10 +41,15 @@ def _header(item: PlannedObject, mark: str, template: str) -> str:
     return f"{mark} {item.id}\n{mark} rendered from templates/{template} for {item.target}: {tile}\n\n"
 
 
+@functools.cache
+def _compiled(text: str) -> jinja2.Template:
+    return _ENVIRONMENT.from_string(text)
+
+
 def _render(text: str, name: str, values: Mapping[str, object]) -> str:
     file = f"templates/{name}"
     try:
-        return _ENVIRONMENT.from_string(text).render(values)
+        return _compiled(text).render(values)
     except jinja2.TemplateSyntaxError as error:
         raise UsageError(
             "the template cannot be parsed", where=f"{file}:{error.lineno}", why=error.message

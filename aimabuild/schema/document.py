@@ -30,10 +30,10 @@ _INT = re.compile(r"-?(0|[1-9][0-9]*)\Z", re.ASCII)
 _FLOAT = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?\Z", re.ASCII)
 # What YAML 1.1, YAML 1.2 or a reader may take for something other than text: quoted where text is meant.
 _NOT_TEXT = re.compile(
-    r"(?i:true|false|yes|no|on|off|y|n|null|~|[-+]?\.(inf|nan)|nan|inf|[-+]?[0-9][0-9_.:,xobaefEF+-]*)?\Z",
+    r"(?i:true|false|yes|no|on|off|null|~|[-+]?\.(inf|nan)|nan|inf|[-+]?[0-9][0-9_.:,xobaefEF+-]*)?\Z",
     re.ASCII,
 )
-_SPELLINGS = frozenset({"yes", "no", "on", "off", "y", "n", "true", "false"})
+_SPELLINGS = frozenset({"yes", "no", "on", "off", "true", "false"})
 
 
 @dataclass(frozen=True, order=True)
@@ -282,7 +282,10 @@ class _Builder:
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             where = f"{self._name}:{mark.line + 1}:{mark.column + 1}" if mark else self._name
-            raise UsageError("not valid YAML", where=where, why=str(error.problem or error.context)) from None
+            why = str(error.problem or error.context)
+            colon = why.startswith("mapping values")
+            hint = "a text that holds `: ` stands in quotes" if colon else None
+            raise UsageError("not valid YAML", where=where, why=why, hint=hint) from None
         except (yaml.YAMLError, ValueError, OverflowError) as error:
             # PyYAML lets a bad \U escape or %YAML number through as a bare Python error.
             raise UsageError("not valid YAML", where=f"{self._name}:1:1", why=str(error)) from None

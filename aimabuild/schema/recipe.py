@@ -13,6 +13,7 @@ from aimabuild.schema.document import Document, Location, Node, SequenceNode
 from aimabuild.schema.targets import TARGETS
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*\Z", re.ASCII)
+_GLIBC = re.compile(r"2\.[0-9]{1,2}\Z", re.ASCII)
 MATHS = ("bf16", "f32")
 
 
@@ -28,9 +29,9 @@ class KernelChoice:
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """How the engine is built. `devices`: the device back ends that it holds."""
+    """How the engine is built. `glibc`: the oldest C library that it runs with."""
 
-    devices: tuple[str, ...]
+    glibc: str
 
 
 @dataclass(frozen=True)
@@ -75,12 +76,10 @@ def _kernels(node: Node) -> KernelChoice:
 
 
 def _engine(node: Node | None) -> EngineOptions:
-    if node is None:
-        return EngineOptions(("cpu",))
-    fields = node.mapping().only(("devices",))
-    fields["devices"].texts(minimum=1)
-    devices = tuple(item.choice(("cpu", "gpu"), "device") for item in fields["devices"].sequence())
-    return EngineOptions(devices)
+    glibc = node.mapping().only((), ("glibc",)).get("glibc") if node is not None else None
+    if glibc is not None and not _GLIBC.match(glibc.text()):
+        glibc.fail(f"`{glibc.text()}` is not a glibc version", hint='for example "2.28", in quotes')
+    return EngineOptions(glibc.text() if glibc is not None else "2.28")
 
 
 def recipe_from(document: Document) -> Recipe:

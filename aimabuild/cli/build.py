@@ -1,0 +1,132 @@
+"""`plan`, `render` and `build`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aimabuild.base.errors import UsageError
+from aimabuild.base.reporter import Reporter
+
+if TYPE_CHECKING:
+    from aimabuild.plan import Plan, PlannedKernel, PlannedObject
+
+DEFAULT_RECIPE = "recipes/gfx1151-bf16.yaml"
+recipe_argument = click.argument("recipe", type=click.Path(path_type=Path), default=DEFAULT_RECIPE)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def load_plan(recipe: Path) -> Plan:
+    """The plan of a recipe file."""
+    from aimabuild.plan import make_plan
+    from aimabuild.schema.project import load_project
+
+    project = load_project(recipe)
+    return make_plan(project.recipe, project.shapes, project.templates)
+
+
+def _words(values: Any) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _reason(kernel: PlannedKernel, item: PlannedObject, sharing: int) -> str:
+    role = "the recipe's choice for its operation" if kernel.primary else "an alternative, to compare"
+    shared = f"; object {item.id} serves {sharing} kernels" if sharing > 1 else ""
+    return f"{kernel.location} asks for it; {kernel.template} is {role}{shared}"
+
+
+def _plan_json(plan: Plan) -> dict[str, Any]:
+    from aimabuild.render import specs
+
+    found = specs(plan)
+    return {
+        "schema": "aimabuild/plan/v1",
+        "recipe": plan.recipe,
+        "target": plan.target,
+        "digest": plan.digest,
+        "kernels": [
+            {
+                **{key: value for key, value in found[kernel.id].items() if key != "schema"},
+                "asked_at": str(kernel.location),
+            }
+            for kernel in plan.kernels
+        ],
+        "objects": [{"id": item.id, "key": item.key, "symbol": item.symbol} for item in plan.objects],
+    }
+
+
+@click.command()
+@recipe_argument
+@json_option
+@click.option("--why", is_flag=True, help="Say for each kernel who asks for it.")
+@click.pass_obj
+def plan(reporter: Reporter, recipe: Path, as_json: bool, why: bool) -> None:
+    """Show what a recipe builds, before anything is compiled."""
+    made = load_plan(recipe)
+    if as_json:
+        reporter.json(_plan_json(made))
+        return
+    items = {item.id: item for item in made.objects}
+    uses = [kernel.object for kernel in made.kernels]
+    rows = []
+    for kernel in made.kernels:
+        item = items[kernel.object]
+        budget = _words(item.budget.limits()) if item.budget else "none"
+        role = "" if kernel.primary else " (alternative)"
+        tokens = f"{kernel.tokens[0]}-{kernel.tokens[1]}"
+        row = [kernel.id, kernel.template + role, tokens, _words(item.tile), budget]
+        rows.append([*row, _reason(kernel, item, uses.count(item.id))] if why else row)
+    if rows:
+        reporter.table(["kernel", "template", "tokens", "tile", "budget", *(["why"] if why else [])], rows)
+    target = made.target or "no GPU target"
+    reporter.result(
+        f"{made.recipe}: {len(made.kernels)} kernels from {len(made.objects)} objects for {target}"
+    )
+
+
+@click.command()
+@recipe_argument
+@click.option(
+    "--to", "folder", type=click.Path(path_type=Path), help="Write there (default: build/RECIPE/kernels)."
+)
+@click.option("--stdout", "wanted", metavar="ID", help="Print one kernel's sources instead of writing files.")
+@json_option
+@click.pass_obj
+def render(reporter: Reporter, recipe: Path, folder: Path | None, wanted: str | None, as_json: bool) -> None:
+    """Write the kernel sources that a recipe's templates render to."""
+    from aimabuild.base.files import write_if_changed
+    from aimabuild.render import render_plan
+    from aimabuild.schema.project import find_root
+
+    made = load_plan(recipe)
+    if wanted is not None:
+        _print_sources(reporter, made, wanted)
+        return
+    target = folder or find_root(recipe) / "build" / made.recipe / "kernels"
+    files = render_plan(made)
+    written = [name for name, data in files.items() if write_if_changed(target / name, data)]
+    if as_json:
+        reporter.json(
+            {"schema": "aimabuild/render/v1", "folder": str(target), "files": list(files), "written": written}
+        )
+        return
+    reporter.result(f"{len(files)} files in {target}, {len(written)} of them new or changed")
+
+
+def _print_sources(reporter: Reporter, made: Plan, wanted: str) -> None:
+    from aimabuild.render import render_object
+    from aimabuild.schema.document import suggest
+
+    names = {kernel.id: kernel.object for kernel in made.kernels} | {
+        item.id: item.id for item in made.objects
+    }
+    if wanted not in names:
+        whole = [name for name in names if name.startswith(wanted)]
+        if len(whole) != 1:
+            raise UsageError(f"no kernel `{wanted}` in {made.recipe}", hint=suggest(wanted, names))
+        wanted = whole[0]
+    item = next(item for item in made.objects if item.id == names[wanted])
+    for text in render_object(item).values():
+        reporter.out.file.write(text)
