@@ -99,7 +99,7 @@ class Reporter:
             table.add_column(name, justify="right" if name in right else "left", no_wrap=True)
         for row in rows:
             table.add_row(*row)
-        # Wide enough for every cell (a terminal wraps long lines, nothing is cut), and no blanks at line ends.
+        # Wide enough for every cell (a terminal wraps, nothing is cut), and no blanks at line ends.
         wide = Console(file=io.StringIO(), width=10_000, highlight=False, markup=False, emoji=False)
         wide.print(table)
         header_line, *lines = wide.file.getvalue().splitlines()  # type: ignore[attr-defined]
