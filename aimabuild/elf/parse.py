@@ -7,6 +7,7 @@ and every damage is one `ElfError`.
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import stat
@@ -50,6 +51,15 @@ class _Segment:
     file_size: int
     memory_size: int
     align: int
+
+
+@functools.cache
+def _layouts(little_endian: bool, bits: int) -> ELFStructs:
+    structs = ELFStructs(little_endian=little_endian, elfclass=bits)
+    structs.create_basic_structs()
+    # Layouts that depend on type or system do not matter here; fixed ones cannot be upset by the file.
+    structs.create_advanced_structs("ET_DYN", "EM_X86_64", "ELFOSABI_SYSV")
+    return structs
 
 
 def is_elf(path: Path) -> bool:
@@ -108,8 +118,7 @@ class _Reader:
         bits = {1: 32, 2: 64}.get(ident[4])
         if bits is None or ident[5] not in {1, 2}:
             raise self._damaged(f"unknown class {ident[4]} or byte order {ident[5]}")
-        self._structs = ELFStructs(little_endian=ident[5] == 1, elfclass=bits)
-        self._structs.create_basic_structs()
+        self._structs = _layouts(ident[5] == 1, bits)
         header = struct_parse(
             self._structs.Elf_Ehdr, io.BytesIO(self._bytes(0, _HEADER_SIZES[bits], "the header"))
         )
@@ -117,8 +126,6 @@ class _Reader:
         kind = _name(header["e_type"], "ET_")
         if bits != 64 or ident[5] != 1 or machine != "X86_64":
             return ElfImage(self._path, self._size, bits, machine, kind)
-        # Layouts that depend on type or system do not matter here; fixed ones cannot be upset by the file.
-        self._structs.create_advanced_structs("ET_DYN", "EM_X86_64", "ELFOSABI_SYSV")
         self._read_segments(header)
         self._read_dynamic()
         return self._assemble(machine, kind)
