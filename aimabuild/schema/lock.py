@@ -1,7 +1,7 @@
 """The lock file: which file, by version and sha256, every part of the toolchain comes from.
 
-`aimabuild.lock` is JSON so that `scripts/bootstrap.py` can read it with the standard library alone. A mistake in it
-is a `UsageError` that names file, line, column and the path of the value.
+`aimabuild.lock` is JSON so that `scripts/bootstrap.py` can read it with the standard library alone. A mistake
+in it is a `UsageError` that names file, line, column and the path of the value.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class DebianPackage:
-    """One .deb: `path` below the mirror's root, `size` in bytes, the groups whose trees it is unpacked into."""
+    """One .deb: `path` below the mirror's root, `size` in bytes, the groups (parts) that it belongs to."""
 
     name: str
     version: str
@@ -82,7 +82,7 @@ class PythonPackage:
 
 @dataclass(frozen=True)
 class Lock:
-    """The whole file. Lists are sorted by name, so that two resolutions of the same versions give the same bytes."""
+    """The whole file. Lists are sorted by name: two resolutions of the same versions give the same bytes."""
 
     suites: tuple[str, ...]
     debian: tuple[DebianPackage, ...]
@@ -99,7 +99,7 @@ class Lock:
         return tuple(wheel for wheel in self.wheels if wheel.name == name)
 
 
-class _Bad(Exception):
+class _BadError(Exception):
     """A value that does not fit; `path` leads to it from the top (keys and indices)."""
 
     def __init__(self, path: Sequence[str | int], message: str, hint: str | None = None) -> None:
@@ -137,11 +137,11 @@ def parse_lock(text: str, where: str) -> Lock:
         ) from error
     except RecursionError as error:
         raise UsageError("the lock file is nested too deeply", where=where) from error
-    except _Bad as error:
+    except _BadError as error:
         raise UsageError(error.message, where=where, hint=error.hint) from error
     try:
         return _lock(value)
-    except _Bad as error:
+    except _BadError as error:
         line, column = _position(text, error.path)
         raise UsageError(
             f"`{_dotted(error.path)}`: {error.message}" if error.path else error.message,
@@ -170,7 +170,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key, value in pairs:
         if key in result:
-            raise _Bad((), f"the key `{key}` stands twice in one object")
+            raise _BadError((), f"the key `{key}` stands twice in one object")
         result[key] = value
     return result
 
@@ -178,7 +178,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _lock(value: Any) -> Lock:
     top = _object((), value, ("schema", "debian", "wheels", "python"), first="schema")
     if top["schema"] != SCHEMA:
-        raise _Bad(
+        raise _BadError(
             ("schema",),
             f"expected {SCHEMA!r}, found {top['schema']!r}",
             "this aimabuild reads only that version",
@@ -203,7 +203,7 @@ def _debian(path: Sequence[str | int], value: Any) -> DebianPackage:
     row = _object(path, value, keys)
     where = _text((*path, "path"), row["path"], _DEB_PATH, "a path like pool/main/x/xz-utils/NAME.deb")
     if ".." in where.split("/"):
-        raise _Bad((*path, "path"), "must not contain `..`")
+        raise _BadError((*path, "path"), "must not contain `..`")
     return DebianPackage(
         name=_text((*path, "name"), row["name"], _NAME, "a package name"),
         version=_text((*path, "version"), row["version"]),
@@ -246,17 +246,19 @@ def _object(
     path: Sequence[str | int], value: Any, keys: Sequence[str], first: str | None = None
 ) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _Bad(path, f"expected an object, found {_kind(value)}")
+        raise _BadError(path, f"expected an object, found {_kind(value)}")
     if first is not None and first not in value:
-        raise _Bad(path, f"the key `{first}` is missing", f'a lock file starts with {{"schema": "{SCHEMA}"')
+        raise _BadError(
+            path, f"the key `{first}` is missing", f'a lock file starts with {{"schema": "{SCHEMA}"'
+        )
     for key in value:
         if key not in keys:
             near = difflib.get_close_matches(key, keys, 1)
             hint = f"did you mean `{near[0]}`?" if near else f"known keys: {', '.join(keys)}"
-            raise _Bad((*path, key), "unknown key", hint)
+            raise _BadError((*path, key), "unknown key", hint)
     missing = [key for key in keys if key not in value]
     if missing:
-        raise _Bad(path, f"the key `{missing[0]}` is missing")
+        raise _BadError(path, f"the key `{missing[0]}` is missing")
     return value
 
 
@@ -264,14 +266,14 @@ def _list(
     path: Sequence[str | int], value: Any, item: Callable[[Sequence[str | int], Any], _T]
 ) -> tuple[_T, ...]:
     if not isinstance(value, list):
-        raise _Bad(path, f"expected a list, found {_kind(value)}")
+        raise _BadError(path, f"expected a list, found {_kind(value)}")
     return tuple(item((*path, index), entry) for index, entry in enumerate(value))
 
 
 def _strings(path: Sequence[str | int], value: Any) -> tuple[str, ...]:
     result = _list(path, value, _text)
     if not result:
-        raise _Bad(path, "must not be empty")
+        raise _BadError(path, "must not be empty")
     return result
 
 
@@ -279,15 +281,17 @@ def _text(
     path: Sequence[str | int], value: Any, pattern: re.Pattern[str] | None = None, expected: str = "text"
 ) -> str:
     if not isinstance(value, str) or not value:
-        raise _Bad(path, f"expected {expected}, found {_kind(value) if value != '' else 'an empty string'}")
+        raise _BadError(
+            path, f"expected {expected}, found {_kind(value) if value != '' else 'an empty string'}"
+        )
     if pattern is not None and not pattern.fullmatch(value):
-        raise _Bad(path, f"expected {expected}, found {value!r}")
+        raise _BadError(path, f"expected {expected}, found {value!r}")
     return value
 
 
 def _size(path: Sequence[str | int], value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
-        raise _Bad(path, f"expected a size in bytes, found {_kind(value)}")
+        raise _BadError(path, f"expected a size in bytes, found {_kind(value)}")
     return value
 
 
@@ -295,7 +299,7 @@ def _unique(path: Sequence[str | int], names: Sequence[str]) -> None:
     seen: set[str] = set()
     for index, name in enumerate(names):
         if name in seen:
-            raise _Bad((*path, index), f"`{name}` is listed twice")
+            raise _BadError((*path, index), f"`{name}` is listed twice")
         seen.add(name)
 
 
@@ -329,7 +333,7 @@ def _position(text: str, path: Sequence[str | int]) -> tuple[int, int]:
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 if key.value == step:
-                    node, mark = value, key.start_mark if value is None else key.start_mark
+                    node, mark = value, key.start_mark
         elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
             node = node.value[step]
             mark = node.start_mark

@@ -30,7 +30,7 @@ class Cache:
 
     @classmethod
     def default(cls) -> Cache:
-        """`$XDG_CACHE_HOME/aimabuild`, or `~/.cache/aimabuild` (a relative XDG_CACHE_HOME counts as unset)."""
+        """`$XDG_CACHE_HOME/aimabuild`, or `~/.cache/aimabuild` (a relative one counts as unset)."""
         base = Path(os.environ.get("XDG_CACHE_HOME", ""))
         if not base.is_absolute():
             base = Path.home() / ".cache"
@@ -97,7 +97,7 @@ def explain_os_errors(cache: Cache) -> Iterator[None]:
     except OSError as error:
         where = str(error.filename or cache.root)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            hint = f"free some space under {cache.root}, or set XDG_CACHE_HOME to a larger disk; what was fetched is kept"
+            hint = "free some space, or set XDG_CACHE_HOME to a larger disk; what was fetched is kept"
             raise AimaError("the disk is full", where=where, hint=hint) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             hint = "set XDG_CACHE_HOME to a folder that you may write"

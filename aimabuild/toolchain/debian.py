@@ -1,4 +1,4 @@
-"""Resolve Debian packages with the host's apt-get in a private state: no root, and the host's own state untouched."""
+"""Resolve Debian packages with the host's apt-get in a private state: no root, the host's state untouched."""
 
 from __future__ import annotations
 
@@ -66,10 +66,11 @@ class Apt:
             'APT::Install-Recommends "false";',
             'Acquire::Languages "none";',
         ]
-        # How the host reaches its mirror (proxy, certificates) and whether that mirror stands still in time (its
-        # release files are out of date then); everything else of its settings stays out, hooks above all.
+        # How the host reaches its mirror (proxy, certificates) and whether that mirror stands still in time,
+        # its release files out of date; everything else of its settings stays out, hooks above all.
         dumped = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=False).stdout
-        lines += re.findall(r'^Acquire::(?:https?::\S*|Check-Valid-Until|Check-Date) ".+";$', dumped, re.MULTILINE)
+        taken = r'^Acquire::(?:https?::\S*|Check-Valid-Until|Check-Date) ".+";$'
+        lines += re.findall(taken, dumped, re.MULTILINE)
         return "\n".join(lines) + "\n"
 
     def update(self) -> None:

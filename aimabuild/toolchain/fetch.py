@@ -59,7 +59,7 @@ def fetch_package(package: DebianPackage, mirrors: Sequence[str], cache: Cache, 
         f"{package.name} {package.version} is no longer on the mirror",
         where=file_url(mirrors[0], package.path),
         why="the suite that it was locked from has moved on",
-        hint="`aimabuild toolchain lock --relock-missing` locks what the mirror has now, or `--mirror URL` names another",
+        hint="run `aimabuild toolchain lock --relock-missing`, or name another mirror with `--mirror URL`",
     )
 
 
@@ -150,9 +150,10 @@ def _copy(source: IO[bytes], target: IO[bytes], limit: int, advance: Advance) ->
 
 
 def _open(url: str, headers: dict[str, str]) -> IO[bytes]:
-    request = Request(url, headers={"User-Agent": f"aimabuild/{__version__}", **headers})  # noqa: S310 - see find_mirrors
+    headers = {"User-Agent": f"aimabuild/{__version__}", **headers}
     try:
-        reply: IO[bytes] = urlopen(request, timeout=_TIMEOUT)  # noqa: S310 - http, https or file: see find_mirrors
+        # http, https or file: find_mirrors lets no other scheme through.
+        reply: IO[bytes] = urlopen(Request(url, headers=headers), timeout=_TIMEOUT)  # noqa: S310
     except HTTPError as error:
         if error.code in (404, 410):
             raise _MissingError from error

@@ -1,6 +1,6 @@
 """Licences of the locked files, as SPDX expressions: a table, checked against each package's copyright file.
 
-The licence of what is used: a source package's build system and tests may have others that do not matter here.
+The licence of what is used: a source package's build system and tests may have others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What Debian's LLVM tools need besides the HIP runtime's libraries.
 
-llvm-objdump is linked to libcurl for its debuginfod client, which pulls in TLS, Kerberos and LDAP: two dozen packages
-for something that offline disassembly never calls. So a library of that name is made whose functions fail.
+llvm-objdump is linked to libcurl for its debuginfod client, which pulls in TLS, Kerberos and LDAP: two dozen
+packages for something that offline disassembly never calls. So a library of that name is made whose functions
+fail.
 """
 
 from __future__ import annotations

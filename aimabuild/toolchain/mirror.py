@@ -1,6 +1,6 @@
 """Which Debian mirror to fetch from: the one given, or those that the host's own apt sources name.
 
-apt itself is not run. Both forms are read: one-line `*.list` and deb822 `*.sources`, and `mirror+file:` lists.
+apt itself is not run. Read are one-line `*.list` and deb822 `*.sources` files, and `mirror+file:` lists.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SCHEMES = ("http", "https", "file")
 
 
 def find_mirrors(given: str | None, apt: Path = APT) -> tuple[str, ...]:
-    """Base URLs (without a final slash) to try in turn. UsageError for a bad `given`, AimaError when none is known."""
+    """Base URLs without final slash, in order. UsageError for a bad `given`, AimaError if none is known."""
     if given is not None:
         scheme = urlsplit(given).scheme
         if scheme not in _SCHEMES:
@@ -31,7 +31,7 @@ def find_mirrors(given: str | None, apt: Path = APT) -> tuple[str, ...]:
             )
         return (given.rstrip("/"),)
     found = list(dict.fromkeys(_host_mirrors(apt)))
-    # A repository for Debian may carry Debian's suite names; the archive itself nearly always ends in /debian.
+    # Other repositories may carry Debian's suite names; the archive itself nearly always ends in /debian.
     found.sort(key=lambda url: not url.endswith("/debian"))
     if not found:
         raise AimaError(

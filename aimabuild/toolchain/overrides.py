@@ -14,7 +14,7 @@ from pathlib import Path
 from aimabuild.base.errors import UsageError
 from aimabuild.base.files import sha256_file
 
-# The folders of a ROCm installation's include/ that HIP code reads; the others (libraries) do not enter a kernel.
+# The folders of a ROCm installation's include/ that HIP code reads; other libraries do not enter a kernel.
 _HIP_FOLDERS = ("hip", "hsa", "amd_comgr", "rocm-core")
 _BITCODE = (
     "amdgcn/bitcode",
@@ -34,7 +34,7 @@ class RocmTree:
 
 
 def open_rocm(path: Path) -> tuple[RocmTree, str]:
-    """The tree at `path` (or `path`/usr) and its record "VERSION sha256:HASH". UsageError when something is missing."""
+    """The tree at `path` (or `path`/usr) and its record "VERSION sha256:HASH". UsageError if it is none."""
     for root in (path, path / "usr"):
         if (root / "include/hip/hip_runtime.h").is_file():
             break
@@ -61,7 +61,7 @@ def open_rocm(path: Path) -> tuple[RocmTree, str]:
 
 
 def open_ck(path: Path) -> tuple[Path, str]:
-    """The include folder of the CK tree at `path` and its record "VERSION sha256:HASH". UsageError when it is none."""
+    """The include folder of the CK tree at `path` and its record "VERSION sha256:HASH", or UsageError."""
     include = path / "include"
     if not (include / "ck_tile").is_dir():
         raise UsageError(
@@ -108,9 +108,8 @@ def _ck_version(path: Path) -> str:
     except OSError:
         pass  # no checkout, or packed references: the next source will do
     try:
-        found = re.search(
-            r"^\s*set\(version ([0-9.]+)\)", (path / "CMakeLists.txt").read_text(encoding="utf-8"), re.MULTILINE
-        )
+        text = (path / "CMakeLists.txt").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return "unknown"
+    found = re.search(r"^\s*set\(version ([0-9.]+)\)", text, re.MULTILINE)
     return found.group(1) if found else "unknown"

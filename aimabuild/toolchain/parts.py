@@ -1,4 +1,4 @@
-"""What the toolchain consists of, and why: the requests that `lock` resolves, and what of each part is unpacked.
+"""What the toolchain consists of and why: what `lock` asks for, and what of each part is unpacked.
 
 A part is one unpacked tree: a wheel, or a group of Debian packages merged into one root.
 """
@@ -30,7 +30,7 @@ class WheelRequest:
 
 @dataclass(frozen=True)
 class DebianRequest:
-    """Packages to lock: `roots`, with all that they depend on when `closure`, less the names matching `drop`."""
+    """Packages to lock: `roots`, with all that they depend on if `closure`, less names that match `drop`."""
 
     roots: tuple[str, ...]
     closure: bool = False
@@ -41,8 +41,9 @@ class DebianRequest:
 class PartSpec:
     """One part. `keep` are path prefixes (empty: everything), `drop` are patterns taken out of that.
 
-    `per_python`: the wheel holds extension modules, so the one that fits the running Python is unpacked, and its
-    modules are byte-compiled once here, since nothing may be written into a tree later.
+    `per_python`: the wheel holds extension modules, so the one that fits the running Python is unpacked, and
+    its modules are byte-compiled, since nothing may be written into a tree later. `extra`: (path, text) of
+    executable scripts of our own.
     """
 
     name: str
@@ -51,6 +52,7 @@ class PartSpec:
     keep: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     per_python: bool = False
+    extra: tuple[tuple[str, str], ...] = ()
 
     @property
     def kind(self) -> str:
@@ -87,6 +89,11 @@ _ZIG_DROP = (
     *(f"ziglang/lib/libc/{name}/*" for name in ("mingw", "wasi", "darwin", "freebsd", "netbsd", "openbsd")),
     "ziglang/lib/docs/*",
 )
+# clang's HIP driver runs `lld -flavor gnu ...` from PATH; zig has the linker under another name.
+_LLD = """#!/bin/sh
+[ "$1" = -flavor ] && shift 2
+exec "${0%/*}/../ziglang/zig" ld.lld "$@"
+"""
 _DEB_DROP = (
     "usr/share/man/*",
     "usr/share/info/*",
@@ -105,6 +112,7 @@ PARTS: tuple[PartSpec, ...] = (
         "clang 22 and lld for the host, the launcher and amdgcn; libc++ from source; any glibc floor; musl",
         WheelRequest("0.17.1"),
         drop=_ZIG_DROP,
+        extra=(("bin/lld", _LLD),),
     ),
     PartSpec(
         "clang-tidy",
@@ -155,7 +163,7 @@ PARTS: tuple[PartSpec, ...] = (
     ),
     PartSpec(
         "hip-runtime",
-        "the HIP 7.2 runtime with everything that it loads, glibc and its loader included: what a bundle takes",
+        "the HIP 7.2 runtime with everything that it loads, glibc and loader included: what a bundle takes",
         DebianRequest(
             ("libamdhip64-7", "liblzma5"),
             closure=True,
@@ -188,7 +196,7 @@ NEEDS = {"llvm-tools": ("hip-runtime", "ziglang")}
 
 @dataclass(frozen=True)
 class Part:
-    """A locked part as tools and records see it. `size` is what a sync fetches for it on this host, in bytes."""
+    """A locked part as records see it. `size` is what a sync fetches for it on this host, in bytes."""
 
     name: str
     version: str
@@ -201,7 +209,7 @@ class Part:
 def files_of(
     spec: PartSpec, lock: Lock, python: tuple[int, int] | None = None
 ) -> tuple[DebianPackage | Wheel, ...]:
-    """The locked files of a part that this Python (default: the running one) needs. AimaError if none is locked."""
+    """The locked files of a part that this Python (default: the running one) needs, or AimaError."""
     if spec.kind == "debian":
         found: tuple[DebianPackage | Wheel, ...] = lock.group(spec.name)
     else:
@@ -250,7 +258,7 @@ def _lead(spec: PartSpec) -> str:
 
 def tree_key(spec: PartSpec, lock: Lock) -> str:
     """16 hex digits that change with anything that changes the unpacked tree."""
-    value: list[object] = [UNPACK_VERSION, spec.name, spec.keep, spec.drop]
+    value: list[object] = [UNPACK_VERSION, spec.name, spec.keep, spec.drop, spec.extra]
     value.append(sorted(file.sha256 for file in files_of(spec, lock)))
     if spec.per_python:
         value.append(sys.implementation.cache_tag)
@@ -262,5 +270,5 @@ def lock_digest(lock: Lock, overrides: dict[str, str]) -> str:
     value: list[object] = [UNPACK_VERSION, sorted(overrides.items())]
     for spec in PARTS:
         hashes = sorted(file.sha256 for file in all_files(spec, lock))
-        value.append([spec.name, spec.keep, spec.drop, hashes])
+        value.append([spec.name, spec.keep, spec.drop, spec.extra, hashes])
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()

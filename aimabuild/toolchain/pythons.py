@@ -1,4 +1,4 @@
-"""Resolve aimabuild's own Python dependencies with pip, for every supported CPython, with the hash of each wheel."""
+"""Resolve aimabuild's own Python dependencies with pip, for every supported CPython, with wheel hashes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def requirements(pyproject: Path) -> dict[str, list[str]]:
 def resolve_python(
     wanted: Mapping[str, Sequence[str]], pythons: Sequence[str], folder: Path
 ) -> list[PythonPackage]:
-    """One version for all Pythons (the first decides), with the hashes of all their wheels. AimaError from pip."""
+    """One version for all Pythons (the first decides), with the hashes of all wheels. AimaError from pip."""
     run = {_name(item) for item in _report(wanted["run"], pythons[0], folder, {})}
     everything = [*wanted["run"], *wanted["dev"]]
     versions: dict[str, str] = {}

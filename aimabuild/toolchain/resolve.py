@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from aimabuild.base.errors import AimaError
 from aimabuild.base.files import sha256_file
 from aimabuild.base.reporter import Reporter
-from aimabuild.schema.lock import Lock, Wheel
+from aimabuild.schema.lock import DebianPackage, Lock, PythonPackage, Wheel
 from aimabuild.toolchain.cache import Cache, explain_os_errors
 from aimabuild.toolchain.debian import Apt, resolve_debian
 from aimabuild.toolchain.licences import wheel_licence
@@ -24,7 +23,7 @@ _PLATFORM_TAGS = (
 
 
 def resolve(root: Path, old: Lock | None, *, reporter: Reporter, mirror: str | None = None) -> Lock:
-    """A new lock for the project in `root`. Wheels that `old` has in the wanted version are taken over as they are."""
+    """A new lock for the project in `root`. Wheels of the wanted version in `old` are kept."""
     cache = Cache.default()
     with explain_os_errors(cache):
         cache.prepare()
@@ -93,18 +92,5 @@ def changes(old: Lock | None, new: Lock) -> list[str]:
     return lines
 
 
-def _versions(items: Sequence[object]) -> dict[str, str]:
-    result: dict[str, str] = {}
-    for item in items:
-        name, version = str(getattr(item, "name")), str(getattr(item, "version"))  # noqa: B009 - three record types
-        result[name] = version
-    return result
-
-
-def require(lock: Lock | None, where: Path) -> Lock:
-    """The lock, or an AimaError when there is none to start from."""
-    if lock is None:
-        raise AimaError(
-            "there is no lock file to start from", where=str(where), hint="run `aimabuild toolchain lock`"
-        )
-    return lock
+def _versions(items: Sequence[DebianPackage] | Sequence[Wheel] | Sequence[PythonPackage]) -> dict[str, str]:
+    return {item.name: item.version for item in items}

@@ -12,7 +12,7 @@ from aimabuild.toolchain.cache import Cache
 from aimabuild.toolchain.llvm import curl_stub
 from aimabuild.toolchain.overrides import RocmTree, open_ck, open_rocm
 from aimabuild.toolchain.parts import BY_NAME, PARTS, Part, describe, lock_digest, tree_key
-from aimabuild.toolchain.sync import select, sync
+from aimabuild.toolchain.sync import SyncReport, select, sync
 from aimabuild.toolchain.trees import read_index
 from aimabuild.toolchain.unpack import Entry
 
@@ -26,14 +26,16 @@ class Toolchain:
     """Paths of the tools, headers and libraries; `digest` changes when any of them does.
 
     zig: the one compiler (`zig clang`, `zig c++`, `zig cc`, `zig ld.lld`, `zig objcopy`); zig_cache: its
-    ZIG_GLOBAL_CACHE_DIR. hip_sysroot: root of the HIP headers and device libraries; use hip_root (for
-    `--rocm-path`), hip_include and hip_device_lib rather than paths below it, since `--rocm` lays them out otherwise.
-    hip_runtime: the runtime closure with its own glibc and loader. overrides: "rocm"/"ck" -> "VERSION sha256:HASH".
+    ZIG_GLOBAL_CACHE_DIR; lld_dir: put it on PATH for `zig clang -x hip`. hip_sysroot: root of the HIP headers
+    and device libraries; use hip_root (for `--rocm-path`), hip_include and hip_device_lib rather than paths
+    below it, since `--rocm` lays them out otherwise. hip_runtime: the runtime closure with its own glibc and
+    loader. overrides: "rocm" or "ck" -> "VERSION sha256:HASH". synced: what opening it had to fetch.
     """
 
     digest: str
     zig: Path
     zig_cache: Path
+    lld_dir: Path
     clang_resource_dir: Path
     clang_tidy: Path
     clang_format: Path
@@ -53,6 +55,7 @@ class Toolchain:
     parts: tuple[Part, ...]
     overrides: Mapping[str, str]
     trees: Mapping[str, Path]
+    synced: SyncReport
 
     def llvm_objdump(self) -> tuple[str, ...]:
         """The start of a command line that runs llvm-objdump 22."""
@@ -86,8 +89,8 @@ def open_toolchain(
 ) -> Toolchain:
     """The toolchain of `root`/aimabuild.lock, with what is missing of `parts` (default: all) fetched first.
 
-    rocm, ck: trees that replace the fetched ones. AimaError when something cannot be had; UsageError for a bad lock,
-    mirror or tree. Paths of parts that were not asked for are set, and may not exist.
+    rocm, ck: trees that replace the fetched ones. AimaError when something cannot be had; UsageError for a
+    bad lock, mirror or tree. Paths of parts that were not asked for are set, and may not exist.
     """
     lock = load_lock(root / LOCK_NAME)
     own_rocm = open_rocm(rocm) if rocm is not None else None
@@ -95,15 +98,19 @@ def open_toolchain(
     replaced = {name for name, own in (("hip-dev", own_rocm), ("amd-aiter", own_ck)) if own}
     cache = Cache.default()
     wanted = [spec for spec in select(parts) if spec.name not in replaced]
-    sync(lock, cache, wanted, reporter=reporter, offline=offline, mirror=mirror)
+    report = sync(lock, cache, wanted, reporter=reporter, offline=offline, mirror=mirror)
     overrides = {name: own[1] for name, own in (("rocm", own_rocm), ("ck", own_ck)) if own}
-    return _toolchain(
-        lock, cache, own_rocm[0] if own_rocm else None, own_ck[0] if own_ck else None, overrides
-    )
+    own_tree = own_rocm[0] if own_rocm else None
+    return _toolchain(lock, cache, own_tree, own_ck[0] if own_ck else None, overrides, report)
 
 
 def _toolchain(
-    lock: Lock, cache: Cache, rocm: RocmTree | None, ck: Path | None, overrides: dict[str, str]
+    lock: Lock,
+    cache: Cache,
+    rocm: RocmTree | None,
+    ck: Path | None,
+    overrides: dict[str, str],
+    report: SyncReport,
 ) -> Toolchain:
     tree = {spec.name: cache.tree(spec.name, tree_key(spec, lock)) for spec in PARTS}
     hip = tree["hip-dev"]
@@ -113,6 +120,7 @@ def _toolchain(
         digest=lock_digest(lock, overrides),
         zig=tree["ziglang"] / "ziglang/zig",
         zig_cache=cache.root / "zig",
+        lld_dir=tree["ziglang"] / "bin",
         clang_resource_dir=tree["clang-tidy"] / "clang_tidy/data/lib/clang/22",
         clang_tidy=tree["clang-tidy"] / "clang_tidy/data/bin/clang-tidy",
         clang_format=tree["clang-format"] / "clang_format/data/bin/clang-format",
@@ -132,4 +140,5 @@ def _toolchain(
         parts=tuple(describe(BY_NAME[spec.name], lock) for spec in PARTS),
         overrides=overrides,
         trees=tree,
+        synced=report,
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
 import py_compile
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -24,7 +24,7 @@ class DamagedError(Exception):
 
 
 def make_tree(spec: PartSpec, files: Sequence[DebianPackage | Wheel], key: str, cache: Cache) -> Path:
-    """Unpack the part's cached files, unless another process has. DamagedError when a file has to be fetched again."""
+    """Unpack the part's cached files, unless another process has. DamagedError when one is damaged."""
     final = cache.tree(spec.name, key)
     with cache.lock(f"{spec.name}-{key}"):
         if final.is_dir():
@@ -45,6 +45,8 @@ def make_tree(spec: PartSpec, files: Sequence[DebianPackage | Wheel], key: str, 
                 raise AimaError(
                     f"nothing of the part `{spec.name}` was unpacked", why="its file list has no wanted path"
                 )
+            for name, text in spec.extra:
+                writer.file(name, 0o755, io.BytesIO(text.encode()), "aimabuild")
             if spec.per_python:
                 _byte_compile(root)
             write_index(cache.index(spec.name, key), writer.entries)
@@ -86,13 +88,13 @@ def read_index(path: Path) -> dict[str, Entry]:
 
 
 def verify_tree(tree: Path, index: Path) -> list[str]:
-    """Compare a tree with its list; returns what differs, empty when nothing does. Byte-compiled modules are skipped."""
+    """Compare a tree with its list; returns what differs. Byte-compiled modules are not listed."""
     expected = read_index(index)
     problems = []
     for name, entry in expected.items():
         path = tree / name
         if entry.target:
-            if not path.is_symlink() or os.readlink(path) != entry.target:
+            if not path.is_symlink() or str(path.readlink()) != entry.target:
                 problems.append(f"{path}: is not the link to {entry.target}")
         elif not path.is_file() or path.is_symlink():
             problems.append(f"{path}: is missing")

@@ -34,7 +34,7 @@ Wants = Callable[[str], bool]
 
 @dataclass(frozen=True)
 class Entry:
-    """One file or link of a tree. `sha256` and `size` are of the content; for a link `target` is set instead."""
+    """One file or link of a tree. `sha256` and `size` are of the content; a link has `target` instead."""
 
     mode: int
     size: int
@@ -44,7 +44,7 @@ class Entry:
 
 
 class TreeWriter:
-    """Writes below `root` and remembers what it wrote. `source` names the package in errors and in the index."""
+    """Writes below `root` and remembers what it wrote. `source` names the package."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -110,12 +110,15 @@ class TreeWriter:
 
 def unpack_deb(path: Path, writer: TreeWriter, wants: Wants, source: str) -> None:
     """Unpack the data archive of a .deb. AimaError when it is damaged or holds what is refused."""
-    with _readable(path, source), path.open("rb") as file, _data_stream(file) as stream:
-        with tarfile.open(fileobj=stream, mode="r|") as archive:
-            for member in archive:
-                name = _safe(member.name, source)
-                if not name or not wants(name):
-                    continue
+    with (
+        _readable(path, source),
+        path.open("rb") as file,
+        _data_stream(file) as stream,
+        tarfile.open(fileobj=stream, mode="r|") as archive,
+    ):
+        for member in archive:
+            name = _safe(member.name, source)
+            if name and wants(name):
                 _unpack_member(archive, member, name, writer, source)
 
 
@@ -211,7 +214,7 @@ def _decompressed(name: str, window: _Window) -> Iterator[IO[bytes]]:
             yield unzipped  # type: ignore[misc]
     elif kind == ".zst":
         with zstandard.ZstdDecompressor().stream_reader(raw, closefd=False) as reader:
-            yield io.BufferedReader(reader, _CHUNK)  # type: ignore[type-var]
+            yield io.BufferedReader(reader, _CHUNK)
     elif kind == ".tar":
         yield raw
     else:
