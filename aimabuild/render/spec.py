@@ -33,6 +33,12 @@ def _args(item: PlannedObject) -> list[dict[str, Any]]:
     return args
 
 
+def _budget(item: PlannedObject) -> dict[str, int | str]:
+    if item.budget is None:
+        return {}
+    return {**item.budget.limits(), **({"reason": item.budget.reason} if item.budget.reason else {})}
+
+
 def source_name(item: PlannedObject) -> str:
     """What the rendered source is called."""
     return "kernel.py" if item.template.compiler == "triton" else "kernel.hip"
@@ -53,7 +59,7 @@ def _common(item: PlannedObject) -> dict[str, Any]:
         "constants": dict(item.constants),
         "options": dict(item.options),
         "fill": fill,
-        "budget": item.budget.limits() if item.budget else {},
+        "budget": _budget(item),
     }
 
 
