@@ -9,7 +9,7 @@ FETCH := $(if $(MIRROR),--mirror $(MIRROR))
 BUILD_ARGS := $(FETCH) $(if $(JOBS),-j $(JOBS)) $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup package test lint format sanitize clean
+.PHONY: help setup setup-dev package test lint format sanitize clean
 
 help:
 	@echo "make package   build the release recipe into dist/ and prove the archive (first run: about 20 minutes on 2 cores, 0.6 GB fetched)"
@@ -22,20 +22,23 @@ help:
 setup:
 	@$(PYTHON) scripts/bootstrap.py
 
+setup-dev:
+	@$(PYTHON) scripts/bootstrap.py --dev
+
 package: setup
 	@$(AIMA) package $(RECIPE) $(BUILD_ARGS)
 
-test: setup
+test: setup-dev
 	@$(AIMA) toolchain sync $(FETCH)
 	@$(PY) -m pytest $(ARGS)
 
-lint: setup
+lint: setup-dev
 	@$(PY) scripts/lint.py
 
-format: setup
+format: setup-dev
 	@$(PY) scripts/lint.py --fix
 
-sanitize: setup
+sanitize: setup-dev
 	@$(PY) scripts/sanitize.py
 
 clean:
