@@ -101,7 +101,7 @@ def _request(spec: KernelSpec, site: Path, folder: Path) -> dict[str, Any]:
     target = _target(spec)
     return {
         "site": str(site),
-        "source": str(spec.source),
+        "source": str(spec.source.absolute()),
         "symbol": spec.symbol,
         "args": args,
         "constants": dict(spec.constants),
