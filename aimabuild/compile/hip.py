@@ -66,7 +66,7 @@ def compile_hip(
         env = environment(tools, folder)
         path = folder / "kernel.co"
         command_line = [
-            *(*flags(tools), "--cuda-device-only", f"--offload-arch={spec.target}"),
+            *(*flags(tools, spec.source), "--cuda-device-only", f"--offload-arch={spec.target}"),
             *("--no-gpu-bundle-output", *dependency_flags(folder / "device.d")),
             *("-o", str(path), str(spec.source.absolute())),
         ]

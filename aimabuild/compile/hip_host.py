@@ -53,7 +53,14 @@ def compile_host(
         folder = Path(name)
         path = folder / "host.o"
         command_line = [
-            *(*flags(tools), "--cuda-host-only", "-c", "-fPIC", "-fvisibility=hidden", "-fno-exceptions"),
+            *(
+                *flags(tools, source),
+                "--cuda-host-only",
+                "-c",
+                "-fPIC",
+                "-fvisibility=hidden",
+                "-fno-exceptions",
+            ),
             *("-fno-rtti", "-fno-asynchronous-unwind-tables"),
             *(part for include in includes for part in ("-I", str(include.absolute()))),
             *(*dependency_flags(folder / "host.d"), "-o", str(path), str(source.absolute())),

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from aimabuild.base.files import sha256_file
 from aimabuild.compile.process import base_environment
 
 DEFAULT_TIMEOUT = 1800.0
@@ -61,8 +62,12 @@ def tools_from(options: dict[str, Path]) -> HipTools:
     return HipTools(**{name: path.absolute() for name, path in options.items()})
 
 
-def flags(tools: HipTools) -> list[str]:
-    """The compiler and what device and host compilation share."""
+def flags(tools: HipTools, source: Path) -> list[str]:
+    """The compiler and what device and host compilation share.
+
+    Clang gives each translation unit a symbol named after an identity that it makes of path and options; here
+    it is made of the source's text, so that it does not depend on the folder.
+    """
     lib = tools.zig.parent / "lib"
     systems = [
         lib / "libcxx/include",
@@ -73,7 +78,8 @@ def flags(tools: HipTools) -> list[str]:
     ]
     return [
         *(str(tools.zig), "clang", "-x", "hip", "-target", "x86_64-linux-gnu", "-std=c++17", "-O3"),
-        *("-fuse-cuid=none", "-resource-dir", str(tools.resource_dir), f"--rocm-path={tools.hip_root}"),
+        *(f"-cuid={sha256_file(source)[:16]}", "-resource-dir", str(tools.resource_dir)),
+        f"--rocm-path={tools.hip_root}",
         *(f"--rocm-device-lib-path={tools.device_lib}", "-nostdinc++", "-nostdlibinc"),
         *(f"-D_LIBCPP_{name}" for name in _LIBCXX),
         *(part for folder in systems for part in ("-isystem", str(folder))),
