@@ -216,10 +216,11 @@ class Gemm(Case):
         super().__init__(kernel, tokens, arrays, {"stride_a": k + 16, "stride_e": n + 16})
 
     def reference(self, rows: Array, columns: slice) -> tuple[Array, Array]:
-        """Products of bf16 are exact in f32; their sum errs by a few units of 2^-24 of the sum of
-        magnitudes.""" k = int(self.kernel.spec["dims"]["k"]) a = from_bf16(self.arrays["a"][rows,
-        :k]).astype(np.float64) b = from_bf16(self.arrays["b"][columns]).astype(np.float64) with
-        np.errstate(invalid="ignore"):
+        """Products of bf16 are exact in f32; their sum errs by a few units of 2^-24 of the magnitudes' sum."""
+        k = int(self.kernel.spec["dims"]["k"])
+        a = from_bf16(self.arrays["a"][rows, :k]).astype(np.float64)
+        b = from_bf16(self.arrays["b"][columns]).astype(np.float64)
+        with np.errstate(invalid="ignore"):
             e = a @ b.T
             magnitude = np.abs(a) @ np.abs(b).T
         return e, _rounding(self.kernel, e) + magnitude * 2e-6 + 1e-30
