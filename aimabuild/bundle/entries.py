@@ -30,7 +30,7 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
 class Entry:
     """One file ("f"), folder ("d") or link ("l"). `path` is relative to the bundle, "." the bundle itself.
 
-    mode: permission bits. size and sha256 of a file's content; 0 and "-" otherwise. target: where a link leads.
+    mode: permission bits. size, sha256: of a file's content, else 0 and "-". target: where a link leads.
     """
 
     path: str
@@ -133,7 +133,7 @@ def _entry(line: str) -> Entry | str:
 
 
 def compare(wanted: dict[str, Entry], found: dict[str, Entry], *, umask: int = 0) -> list[str]:
-    """Every difference, one line each, in the order of paths. `umask`: bits that extraction took everywhere."""
+    """Every difference, one line each, by path. `umask`: permission bits that extraction took everywhere."""
     lines: list[str] = []
     for path in sorted({*wanted, *found}):
         want, have = wanted.get(path), found.get(path)

@@ -22,7 +22,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """`name` as it stands in the object with this SONAME (or file name); for an alias, the library behind it."""
+    """`name` as it stands in the object `owner` (a SONAME or file name); `target`: what an alias leads to."""
 
     owner: str
     name: str
@@ -39,8 +39,12 @@ LEDGER: tuple[LedgerEntry, ...] = (
         "asks for itself by the bare name; a second copy, from the host, would be a second runtime",
         "libamdhip64.so.7",
     ),
-    LedgerEntry("libamdhip64.so.7", "libGL.so.1", Verdict.ABSENT, "OpenGL sharing, which the engine never asks for"),
-    LedgerEntry("libamdhip64.so.7", "libX11.so.6", Verdict.ABSENT, "OpenGL sharing, which the engine never asks for"),
+    LedgerEntry(
+        "libamdhip64.so.7", "libGL.so.1", Verdict.ABSENT, "OpenGL sharing, which the engine never asks for"
+    ),
+    LedgerEntry(
+        "libamdhip64.so.7", "libX11.so.6", Verdict.ABSENT, "OpenGL sharing, which the engine never asks for"
+    ),
     LedgerEntry(
         "libhsa-runtime64.so.1",
         "libhsa-amd-aqlprofile64.so",
@@ -126,7 +130,7 @@ def classify(
 ) -> tuple[list[Classified], list[str]]:
     """Sort the names found in `owner`: those accounted for, and those that nobody has reviewed.
 
-    bundled: every name in the bundle's library folder. What is there counts as bundled, whatever the ledger says.
+    bundled: every name in the bundle's library folder; what is there counts, whatever the ledger says.
     """
     known = {(entry.owner, entry.name): entry for entry in ledger}
     found: list[Classified] = []

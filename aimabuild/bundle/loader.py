@@ -1,9 +1,9 @@
 """The bundle's copy of the loader, with every way to the host's libraries taken out of its text.
 
-glibc's loader falls back to directories that are compiled in, and reads /etc/ld.so.preload. Both are texts in
-its read-only data. They are replaced, byte for byte, by paths of the same length that cannot exist: nothing can
-be created below /proc, and no process has the number 00. The edits are recorded, and what the loader then says
-about itself is checked, twice: by `--list-diagnostics` and by a real search.
+glibc's loader falls back to directories that are compiled in, and reads /etc/ld.so.preload. Both are texts
+in its read-only data. They are replaced, byte for byte, by paths of the same length that cannot exist:
+nothing can be created below /proc, and no process has the number 00. The edits are recorded, and what the
+loader then says about itself is checked twice: by `--list-diagnostics` and by a real search.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class LoaderRecord:
             "sha256_before": self.sha256_before,
             "sha256_after": self.sha256_after,
             "edits": [
-                {"before": edit.before, "after": edit.after, "offsets": list(edit.offsets)} for edit in self.edits
+                {"before": edit.before, "after": edit.after, "offsets": list(edit.offsets)}
+                for edit in self.edits
             ],
             "default_directories": list(self.directories),
             "glibc": self.version,
@@ -81,7 +82,13 @@ def default_directories(facts: Mapping[str, str]) -> tuple[str, ...]:
 def _run(command: list[str], environment: dict[str, str], *, may_fail: bool = False) -> str:
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, env=environment, timeout=_TIMEOUT, check=False, errors="replace"
+            command,
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=_TIMEOUT,
+            check=False,
+            errors="replace",
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise AimaError("the bundled loader does not run here", where=command[0], why=str(error)) from None
@@ -128,7 +135,9 @@ def _block(directories: tuple[str, ...]) -> str:
 def _replace(data: bytes, old: str, new: str, source: Path) -> tuple[bytes, Edit]:
     offsets = tuple(match.start() for match in re.finditer(re.escape(old.encode()), data))
     if not offsets:
-        raise AimaError("the loader does not hold a text that must be replaced", where=str(source), why=repr(old))
+        raise AimaError(
+            "the loader does not hold a text that must be replaced", where=str(source), why=repr(old)
+        )
     changed = data.replace(old.encode(), new.encode())
     if len(changed) != len(data):
         raise AimaError("an edit of the loader changed its size", where=str(source), why=repr(old))
@@ -140,7 +149,9 @@ def check_loader(loader: Path, record: LoaderRecord, program: Path) -> None:
     wanted = tuple(re.split(":", record.edits[0].after))
     if record.directories != wanted:
         raise CheckFailedError(
-            "the loader still has other default directories", where=str(loader), why=", ".join(record.directories)
+            "the loader still has other default directories",
+            where=str(loader),
+            why=", ".join(record.directories),
         )
     # What the program needs is nowhere on this library path, so that the loader walks all directories.
     options = ["--inhibit-cache", "--glibc-hwcaps-mask", "", "--library-path", ""]
