@@ -3,6 +3,7 @@
 // text as it is.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -27,7 +28,10 @@ struct Json {
   std::variant<std::nullptr_t, bool, JsonNumber, std::string, Array, Object> value = nullptr;
 
   bool is_null() const { return std::holds_alternative<std::nullptr_t>(value); }
-  bool is(bool expected) const { return boolean() != nullptr && *boolean() == expected; }
+  template <std::same_as<bool> Bool>  // otherwise is("text") would mean is(true)
+  bool is(Bool expected) const {
+    return boolean() != nullptr && *boolean() == expected;
+  }
   bool is(std::string_view expected) const { return string() != nullptr && *string() == expected; }
   const bool* boolean() const { return std::get_if<bool>(&value); }
   const JsonNumber* number() const { return std::get_if<JsonNumber>(&value); }

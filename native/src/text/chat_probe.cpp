@@ -15,6 +15,7 @@
 #include "text/chat_request.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
+#include "text/utf8.h"
 
 namespace aima::text {
 
@@ -144,10 +145,12 @@ class Probe {
   std::unique_ptr<Tokenizer> tokenizer_;
 };
 
-Json user_request(const std::string& text) {
+Json user_request(std::string_view text) {
+  std::string content;
+  append_replacing(content, text);  // an argument may hold any bytes, a prompt only UTF-8
   Json::Object message;
   message.push_back({"role", Json{std::string("user")}});
-  message.push_back({"content", Json{text}});
+  message.push_back({"content", Json{std::move(content)}});
   Json::Object request;
   request.push_back({"messages", Json{Json::Array{Json{std::move(message)}}}});
   return Json{std::move(request)};

@@ -259,7 +259,7 @@ class Renderer {
 }  // namespace
 
 ChatPrompt render_chat(const Json& request) {
-  if (request.object() == nullptr) refuse_request("request is not an object", "");
+  if (request.object() == nullptr) refuse_request("not an object", "request");
   return Renderer(request).render();
 }
 
