@@ -170,7 +170,7 @@ def _kernel_lines(number: int, entry: Entry) -> list[str]:
 _ASSERTS = (
     ("sizeof(aima_arg_v1) == 32", "the layout of an argument"),
     ("sizeof(aima_dim_v1) == 16", "the layout of a dimension"),
-    ("sizeof(aima_kernel_v1) == 240", "the layout of a kernel"),
+    ("sizeof(aima_kernel_v1) == 208", "the layout of a kernel"),
     ("sizeof(aima_kernels_table_v1) == 40", "the layout of the table"),
 )
 
