@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from kernel_cases import Case, Kernel, load_kernels, make_case
+from kernel_cases import Case, Kernel, load_kernels, make_case, same_operation
 
+_V_NOP, _S_NOP = 0x7E000000, 0xBF800000
 _SCALARS = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "f32": ctypes.c_float}
 
 
@@ -132,6 +133,33 @@ def check(kernel: Kernel, runner: Any, fills: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def extend_emulator() -> None:
+    """Teach tinygrad's emulator what Triton's code for gfx11 uses and it lacks (RDNA3 ISA): two exchanges
+    within 16 lanes, DPP16 controls 0x150 + n (every lane reads lane n of its row) and 0x160 + n (every lane
+    reads the lane of its number xor n), and v_nop, which runs as s_nop.
+    """
+    from test.mockgpu.amd import emu
+    from tinygrad.dtype import dtypes
+
+    exchange, decode, constant = emu._dpp16_ctrl, emu._decode_at, emu._c  # noqa: SLF001 - no public seam
+    nop = (ctypes.c_uint32 * 4)(_S_NOP, _S_NOP, _S_NOP, _S_NOP)
+
+    def control(lane: Any, dpp: int, row_mask: int, bank_mask: int, wave_size: int) -> Any:
+        if not 0x150 <= dpp <= 0x16F:
+            return exchange(lane, dpp, row_mask, bank_mask, wave_size)
+        # What rows and banks are enabled does not depend on the control: 0x140 (mirror) is one that it knows.
+        _, enabled, valid = exchange(lane, 0x140, row_mask, bank_mask, wave_size)
+        number, row = constant(dpp & 15, dtypes.int), lane.cast(dtypes.int) & constant(~15, dtypes.int)
+        source = row + number if dpp < 0x160 else lane.cast(dtypes.int) ^ number
+        return source, enabled, valid
+
+    def decode_at(pc: int, arch: str) -> Any:
+        is_nop = ctypes.c_uint32.from_address(pc).value == _V_NOP
+        return decode(ctypes.addressof(nop) if is_nop else pc, arch)
+
+    emu._dpp16_ctrl, emu._decode_at = control, decode_at  # noqa: SLF001
+
+
 def load_runner(path: Path) -> Any:
     """Import the runner by its path."""
     spec = importlib.util.spec_from_file_location("runner", path)
@@ -139,6 +167,7 @@ def load_runner(path: Path) -> Any:
         raise SystemExit(f"{path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    extend_emulator()
     return module
 
 
@@ -180,6 +209,11 @@ def main() -> None:
             flush=True,
         )
     ok = all(row["ok"] for row in rows)
+    first = {row["id"]: row["first_row"] for row in rows}
+    for group in same_operation(kernels):
+        same = len({first[kernel.id] for kernel in group}) == 1
+        ok = ok and same
+        print(f"{'same bits' if same else 'DIFFERENT BITS'} in {len(group)} tile variants: {group[0].id} ...")
     if options.json:
         report = {"schema": "aimabuild/emulate/v1", "ok": ok, "kernels": rows}
         options.json.write_text(json.dumps(report, indent=1) + "\n")

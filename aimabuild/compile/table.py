@@ -189,8 +189,6 @@ def table_source(target: str, build: str, kernels: Sequence[Entry], objects: Seq
     lines += [f"int {name}(const void *, void *, size_t, uint32_t[3]);" for name in fills]
     for item in objects:
         lines += ["", *_arg_lines(item)]
-        end = max(arg.offset + arg.size for arg in item.record.args)
-        lines.append(f'_Static_assert({end} <= {item.record.kernarg_size}, "arguments lie in their block");')
     lines.append("")
     for number, entry in enumerate(kernels):
         lines += _dim_lines(number, entry.spec)
