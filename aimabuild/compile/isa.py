@@ -36,6 +36,19 @@ def matrix_ops(text: str) -> Counter[str]:
     return Counter(amd or nvidia for amd, nvidia in _MATRIX.findall(text))
 
 
+def mnemonics(text: str) -> Counter[str]:
+    """Instruction -> count in a disassembly; predicates and modifiers after a point are left out."""
+    return Counter(name for line in text.splitlines() if (name := _mnemonic(line)))
+
+
+def _mnemonic(line: str) -> str | None:
+    """The instruction of a line: AMD's `\ts_load_b64 ...  // 000...`, NVIDIA's `/*0010*/ @P0 LDG.E ... ;`."""
+    if found := re.match(r"\t([a-z][a-z0-9_]+)\b", line):
+        return found[1]
+    found = re.match(r"\s+/\*[0-9a-f]{4,}\*/\s+(?:\{\s*)?(?:@!?U?P[0-9T]+\s+)?([A-Z][A-Z0-9]*)", line)
+    return found[1] if found else None
+
+
 def main_form(ops: Counter[str]) -> str | None:
     """The most frequent form, the first by name among equals."""
     return min(ops, key=lambda form: (-ops[form], form), default=None)

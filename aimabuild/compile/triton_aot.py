@@ -125,6 +125,11 @@ def _made(spec: KernelSpec, facts: Mapping[str, Any]) -> Made:
     return Made(f"triton {facts['version']}", threads, facts["shared"], _HIDDEN)
 
 
+def nvdisasm(site: Path) -> list[str]:
+    """The command that starts NVIDIA's disassembler, which Triton's wheel brings."""
+    return [str(site / "triton/backends/nvidia/bin/nvdisasm")]
+
+
 def compile_triton(
     spec: KernelSpec, site: Path, objdump: Sequence[str], *, timeout: float = DEFAULT_TIMEOUT
 ) -> Compiled:
@@ -147,8 +152,7 @@ def compile_triton(
         made = _made(spec, json.loads((folder / "metadata.json").read_text()))
         check_paths(spec.id, image, [folder, site, spec.path.parent, Path.cwd(), Path.home()])
         if TARGETS[spec.target].vendor == "nvidia":
-            nvdisasm = site / "triton/backends/nvidia/bin/nvdisasm"
-            record = nvidia_record(spec, image, nvdisasm_text([str(nvdisasm)], image_path), made)
+            record = nvidia_record(spec, image, nvdisasm_text(nvdisasm(site), image_path), made)
         else:
             record = amd_record(spec, image, objdump_text(objdump, image_path, spec.symbol), made)
     budget.check(spec.id, spec.budget, record.resources, lds_max=TARGETS[spec.target].lds_max)
