@@ -13,7 +13,7 @@ from pathlib import Path
 from aimabuild.base.errors import AimaError
 from aimabuild.schema.lock import DebianPackage
 from aimabuild.toolchain.licences import debian_licence
-from aimabuild.toolchain.parts import PARTS, SUITES, DebianRequest
+from aimabuild.toolchain.parts import PARTS, SUITES, DebianRequest, PartSpec
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
@@ -103,10 +103,10 @@ class Apt:
         return done.stdout
 
 
-def resolve_debian(apt: Apt) -> tuple[list[DebianPackage], dict[str, str]]:
+def resolve_debian(apt: Apt, specs: Sequence[PartSpec] = PARTS) -> tuple[list[DebianPackage], dict[str, str]]:
     """Every Debian package of the table with its groups, and the `Depends` field of each by name."""
     groups: dict[str, set[str]] = {}
-    for spec in PARTS:
+    for spec in specs:
         if isinstance(spec.request, DebianRequest):
             for name in _names(apt, spec.request):
                 groups.setdefault(name, set()).add(spec.name)

@@ -5,13 +5,13 @@ Every error leaves the cache intact: a file gets its final name only after its s
 
 from __future__ import annotations
 
-import hashlib
 import http.client
+import io
 import os
 import socket
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
@@ -24,6 +24,7 @@ from aimabuild.toolchain.mirror import file_url
 
 _CHUNK = 1 << 18
 _ATTEMPTS = 3
+_PAUSE = 1.0  # seconds before the second attempt, twice that before the third
 _TIMEOUT = 60  # seconds without a byte
 Advance = Callable[[int], None]
 
@@ -79,29 +80,33 @@ def is_on_mirror(package: DebianPackage, mirrors: Sequence[str]) -> bool:
 
 
 def _fetch(package: DebianPackage, url: str, partial: Path, advance: Advance) -> int:
-    fetched = 0
-    for attempt in range(1, _ATTEMPTS + 1):
+    """Download until size and hash are right; returns the bytes moved. AimaError when that cannot be."""
+    fetched, broken = 0, []
+    for attempt in range(_ATTEMPTS):
+        time.sleep(_PAUSE * attempt)
         try:
-            fetched += _transfer(url, partial, package.size, advance)
+            moved = _transfer(url, partial, package.size, advance)
         except _BrokenError as error:
-            if attempt < _ATTEMPTS:
-                continue
-            raise AimaError(
-                f"the download of {package.name} broke off {_ATTEMPTS} times",
-                where=url,
-                why=str(error),
-                hint="run the command again; it goes on from there",
-            ) from error
+            broken.append(str(error))
+            continue
+        fetched += moved
         actual = sha256_file(partial)
         if actual == package.sha256:
             return fetched
-        advance(-partial.stat().st_size)
+        advance(-package.size)
         partial.unlink()
+        if moved == package.size:  # it came in one piece, so it was not put together badly here
+            raise AimaError(
+                f"{package.name} from the mirror has the wrong hash",
+                where=url,
+                why=f"expected sha256 {package.sha256}, got {actual}",
+                hint="do not use that mirror's copy; try another mirror with `--mirror URL`",
+            )
     raise AimaError(
-        f"{package.name} from the mirror has the wrong hash",
+        f"the download of {package.name} broke off {len(broken)} times",
         where=url,
-        why=f"expected sha256 {package.sha256}, got {actual}",
-        hint="the mirror's copy differs from the locked one: do not use it; try another with `--mirror URL`",
+        why="; ".join(dict.fromkeys(broken)),
+        hint="run the command again: it goes on from there; or try another mirror with `--mirror URL`",
     )
 
 
@@ -133,31 +138,31 @@ def _transfer(url: str, partial: Path, size: int, advance: Advance) -> int:
     return moved
 
 
-def _rewind(file: IO[bytes], advance: Advance) -> None:
+def _rewind(file: io.BufferedWriter, advance: Advance) -> None:
     """Progress counts this file again from what the next attempt finds."""
     file.flush()
     advance(-file.tell())
 
 
-def _copy(source: IO[bytes], target: IO[bytes], limit: int, advance: Advance) -> int:
+def _copy(source: io.BufferedIOBase, target: io.BufferedWriter, limit: int, advance: Advance) -> int:
     """Copy until the end, at most one chunk beyond `limit`; returns the bytes copied."""
     moved = 0
-    while moved <= limit and (chunk := source.read(_CHUNK)):
+    while moved <= limit and (chunk := source.read1(_CHUNK)):
         target.write(chunk)
         moved += len(chunk)
         advance(len(chunk))
     return moved
 
 
-def _open(url: str, headers: dict[str, str]) -> IO[bytes]:
+def _open(url: str, headers: dict[str, str]) -> io.BufferedIOBase:
     headers = {"User-Agent": f"aimabuild/{__version__}", **headers}
     try:
         # http, https or file: find_mirrors lets no other scheme through.
-        reply: IO[bytes] = urlopen(Request(url, headers=headers), timeout=_TIMEOUT)  # noqa: S310
+        reply: io.BufferedIOBase = urlopen(Request(url, headers=headers), timeout=_TIMEOUT)  # noqa: S310
     except HTTPError as error:
         if error.code in (404, 410):
             raise _MissingError from error
-        if error.code >= 500:
+        if error.code == 416 or error.code >= 500:  # 416: what we have is longer than the mirror's file
             raise _BrokenError(f"HTTP {error.code} {error.reason}") from error
         raise AimaError(
             "the mirror refuses the file", where=url, why=f"HTTP {error.code} {error.reason}"
@@ -181,12 +186,3 @@ def _unreachable(url: str, reason: object) -> AimaError:
         why=why,
         hint="check the network and proxy settings, or name another with `--mirror URL`",
     )
-
-
-def hash_chunks(path: Path, expected: str) -> bool:
-    """True when the file's sha256 is `expected`."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest() == expected

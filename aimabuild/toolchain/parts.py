@@ -241,15 +241,20 @@ def describe(spec: PartSpec, lock: Lock) -> Part:
     """The part as records name it: the same on every host."""
     files = all_files(spec, lock)
     lead = next((file for file in files if file.name == _lead(spec)), files[0] if files else None)
-    licences = sorted({word for file in files for word in file.licence.split(" AND ")})
+    licences = {part for file in files for part in _conjuncts(file.licence)}
     return Part(
         name=spec.name,
         version=lead.version if lead else "",
         kind=spec.kind,
         sha256=tuple(sorted(file.sha256 for file in files)),
-        licence=" AND ".join(licences),
+        licence=" AND ".join(sorted(licences)),
         size=sum(file.size for file in files_of(spec, lock)) if files else 0,
     )
+
+
+def _conjuncts(licence: str) -> list[str]:
+    """The parts of an expression that AND joins; a choice is put in brackets to stay one part."""
+    return [f"({part})" if " OR " in part else part for part in licence.split(" AND ")]
 
 
 def _lead(spec: PartSpec) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,10 +25,10 @@ class PartState:
     packages: tuple[str, ...]
 
 
-def inspect(lock: Lock, cache: Cache) -> list[PartState]:
+def inspect(lock: Lock, cache: Cache, specs: Sequence[PartSpec] = PARTS) -> list[PartState]:
     """The state of every part, in the table's order."""
     states = []
-    for spec in PARTS:
+    for spec in specs:
         files = files_of(spec, lock)
         tree = cache.tree(spec.name, tree_key(spec, lock))
         present = tree.is_dir()
@@ -38,10 +39,10 @@ def inspect(lock: Lock, cache: Cache) -> list[PartState]:
     return states
 
 
-def verify(lock: Lock, cache: Cache) -> list[str]:
+def verify(lock: Lock, cache: Cache, specs: Sequence[PartSpec] = PARTS) -> list[str]:
     """Hash every cached file and tree of the lock again; returns what is wrong. Absence is no error."""
     problems = []
-    for spec in PARTS:
+    for spec in specs:
         problems += _verify_files(spec, lock, cache)
         key = tree_key(spec, lock)
         if cache.tree(spec.name, key).is_dir():

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import difflib
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
-from aimabuild.base.errors import AimaError
+from aimabuild.base.errors import AimaError, UsageError
 from aimabuild.base.reporter import Reporter
 from aimabuild.schema.lock import DebianPackage, Lock, Wheel
 from aimabuild.toolchain.cache import Cache, explain_os_errors
 from aimabuild.toolchain.fetch import fetch_package
 from aimabuild.toolchain.mirror import find_mirrors
-from aimabuild.toolchain.parts import BY_NAME, NEEDS, PARTS, PartSpec, files_of, tree_key
+from aimabuild.toolchain.parts import BY_NAME, NEEDS, PARTS, PartSpec, describe, files_of, tree_key
 from aimabuild.toolchain.trees import DamagedError, make_tree
 from aimabuild.toolchain.wheels import fetch_wheel
 
@@ -39,7 +40,9 @@ def select(names: Sequence[str] | None) -> tuple[PartSpec, ...]:
     wanted = set(names)
     unknown = wanted - BY_NAME.keys()
     if unknown:
-        raise AimaError(f"there is no toolchain part `{min(unknown)}`", hint=f"parts: {', '.join(BY_NAME)}")
+        near = difflib.get_close_matches(min(unknown), BY_NAME, 1)
+        hint = f"did you mean `{near[0]}`?" if near else f"parts: {', '.join(BY_NAME)}"
+        raise UsageError(f"there is no toolchain part `{min(unknown)}`", hint=hint)
     for name in names:
         wanted.update(NEEDS.get(name, ()))
     return tuple(spec for spec in PARTS if spec.name in wanted)
@@ -163,6 +166,7 @@ class _Run:
     def _unpack(self, spec: PartSpec, files: tuple[_File, ...]) -> int:
         try:
             make_tree(spec, files, tree_key(spec, self._lock), self._cache)
+            self._reporter.line(f"  {spec.name} {describe(spec, self._lock).version}: unpacked")
         except DamagedError as error:
             self._reporter.warn(f"the cached file of {error} was damaged; fetching it again")
         return 0

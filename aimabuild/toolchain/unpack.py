@@ -6,6 +6,7 @@ Modes become 0755 or 0644 and times one constant, so that a tree depends on its 
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
 import io
@@ -14,8 +15,10 @@ import os
 import posixpath
 import shutil
 import stat
+import struct
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -153,17 +156,31 @@ def unpack_wheel(path: Path, writer: TreeWriter, wants: Wants, source: str) -> N
                 writer.file(name, mode, stream, source)
 
 
+_DAMAGE = (
+    *(
+        tarfile.TarError,
+        zipfile.BadZipFile,
+        lzma.LZMAError,
+        zstandard.ZstdError,
+        gzip.BadGzipFile,
+        zlib.error,
+    ),
+    *(struct.error, EOFError, ValueError, RuntimeError),
+)
+
+
 @contextmanager
 def _readable(path: Path, source: str) -> Iterator[None]:
+    """Turn what the readers raise for a damaged archive into one AimaError; a full disk passes as it is."""
     try:
         yield
-    except (
-        *(tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zstandard.ZstdError, gzip.BadGzipFile),
-        *(EOFError, ValueError, NotImplementedError),
-    ) as error:
-        raise AimaError(
-            f"{source} cannot be unpacked", where=str(path), why=f"{type(error).__name__}: {error}"
-        ) from error
+    except (*_DAMAGE, OSError) as error:
+        # A damaged offset or name reaches the system as an invalid seek or an impossible path.
+        wild = isinstance(error, OSError) and error.errno in (errno.EINVAL, errno.ENAMETOOLONG, errno.EILSEQ)
+        if not (wild or isinstance(error, _DAMAGE)):
+            raise
+        why = f"{type(error).__name__}: {error}"
+        raise AimaError(f"{source} cannot be unpacked", where=str(path), why=why) from error
 
 
 def _safe(name: str, source: str) -> str:

@@ -98,9 +98,8 @@ def _watch(process: subprocess.Popen[bytes], folder: Path, size: int, advance: C
     while process.poll() is None:
         time.sleep(_POLL)
         now = min(_folder_size(folder), size)
-        if now > seen:
-            advance(now - seen)
-            seen = now
+        advance(max(now - seen, 0))  # called even for nothing: it is where a stopped sync gets out
+        seen = max(now, seen)
     return seen
 
 
