@@ -71,13 +71,13 @@ def kernel_rules(recipe: Recipe, layout: Layout, tools: Tools, root: Path, diges
         ),
         Rule(
             "table",
-            f"{python}.table --target {layout.target} --build {digest} $pairs --out-c {layout.base}/table.c"
+            f"{python}.table --target {layout.target} --build {digest} $inputs --out-c {layout.base}/table.c"
             f" --out-s {layout.base}/images.S --out-json {layout.kernels_json}",
             "table of kernels",
             restat=True,
         ),
         Rule("table_c", table_c, "c $in", "$out.d"),
-        Rule("images", f"{cc} -c $in {_WHOLE}", "assemble $in"),
+        Rule("images", f"{cc} -I{layout.kernels} -c $in {_WHOLE}", "assemble $in"),
         Rule("kernels_link", f"{link} $in {_WHOLE}", "link $out"),
     ]
 
@@ -99,12 +99,10 @@ def kernel_edges(layout: Layout, plan: Plan) -> list[Edge]:
     if not plan.kernels:
         return []
     edges = [edge for item in plan.objects for edge in _object_edges(layout, item)]
-    pairs: list[str | Path] = []
-    for kernel in plan.kernels:
-        spec = f"{layout.kernels}/{kernel.id}/spec.json"
-        pairs += ["--spec", spec, "--record", layout.record(kernel.object)]
     specs = tuple(f"{layout.kernels}/{kernel.id}/spec.json" for kernel in plan.kernels)
     records = tuple(layout.record(item.id) for item in plan.objects)
+    words = [word for path in specs for word in ("--spec", path)]
+    words += [word for path in records for word in ("--record", path)]
     images = tuple(layout.code_object(item.id) for item in plan.objects)
     base = layout.base
     edges.append(
@@ -113,7 +111,7 @@ def kernel_edges(layout: Layout, plan: Plan) -> list[Edge]:
             (f"{base}/table.c", f"{base}/images.S", layout.kernels_json),
             (),
             (*specs, *records, *images, layout.stamp("scripts")),
-            {"pairs": command_line(pairs)},
+            {"inputs": command_line(words)},
         )
     )
     native = layout.stamp("native")

@@ -88,8 +88,8 @@ def plain_reason(reason: str, base: str) -> str | None:
 
     if match := re.match(r"output (.*) doesn't exist", reason):
         return f"{short(match[1])} is not there"
-    if match := re.match(r"(?:restat of )?output (.*) older than most recent input (.*?) \(", reason):
-        return f"{short(match[2])} changed"
+    if match := re.match(r".*older than most recent input (.*?) \(", reason):
+        return f"{short(match[1])} changed"
     if re.match(r"command line (not found|changed)", reason):
         return "its command changed" if "changed" in reason else "it was not built before"
     if match := re.match(r"(.*) is dirty", reason):
