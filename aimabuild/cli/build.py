@@ -130,3 +130,62 @@ def _print_sources(reporter: Reporter, made: Plan, wanted: str) -> None:
     item = next(item for item in made.objects if item.id == names[wanted])
     for text in render_object(item).values():
         reporter.out.file.write(text)
+
+
+@click.command()
+@recipe_argument
+@click.argument("targets", nargs=-1)
+@click.option("-j", "jobs", type=click.IntRange(min=1), help="Commands at once (default: the processors).")
+@click.option("--explain", is_flag=True, help="Say for each thing that is rebuilt which input changed.")
+@click.option("--offline", is_flag=True, help="Fetch nothing.")
+@click.option("--mirror", metavar="URL", help="Debian mirror for what is not in the cache.")
+@click.option(
+    "--rocm", type=click.Path(path_type=Path, exists=True), help="ROCm tree in place of the fetched one."
+)
+@click.option(
+    "--ck", type=click.Path(path_type=Path, exists=True), help="Composable Kernel tree in place of it."
+)
+@json_option
+@click.pass_obj
+def build(
+    reporter: Reporter,
+    recipe: Path,
+    targets: tuple[str, ...],
+    jobs: int | None,
+    explain: bool,
+    offline: bool,
+    mirror: str | None,
+    rocm: Path | None,
+    ck: Path | None,
+    as_json: bool,
+) -> None:
+    """Compile kernels and engine, or only TARGETS: engine, launcher, kernels, native-tests."""
+    from aimabuild.graph import build_plan, needed_parts, tools_of
+    from aimabuild.plan import make_plan
+    from aimabuild.schema.project import load_project
+    from aimabuild.toolchain import open_toolchain
+
+    project = load_project(recipe)
+    planned = make_plan(project.recipe, project.shapes, project.templates)
+    parts = needed_parts(planned)
+    toolchain = open_toolchain(
+        project.root, reporter=reporter, offline=offline, mirror=mirror, rocm=rocm, ck=ck, parts=parts
+    )
+    tools = tools_of(toolchain, project.root, planned)
+    result = build_plan(project, planned, tools, reporter, jobs=jobs, targets=targets, why=explain)
+    made = {
+        "engine": result.engine,
+        "launcher": result.launcher,
+        "kernels_library": result.kernels_library,
+        "kernels_json": result.kernels_json,
+        "native_tests": result.native_tests,
+        "build_info": result.build_info,
+    }
+    there = {name: str(path) for name, path in made.items() if path is not None and path.is_file()}
+    if as_json:
+        reporter.json(
+            {"schema": "aimabuild/build/v1", "recipe": result.recipe, "ran": result.ran, "made": there}
+        )
+        return
+    work = f"{result.ran} commands" if result.ran else "nothing to do"
+    reporter.result(f"{result.recipe}: {work}; {result.folder}")
