@@ -33,16 +33,26 @@ class BpeScratch {
   };
   static_assert(sizeof(Word) == 64);
 
-  /// A symbol of a long word, linked to its neighbours.
+  /// A symbol of a long word, linked to its neighbours; a negative id was joined into the one before.
   struct Symbol {
     std::int32_t id;
     std::uint32_t before;
     std::uint32_t after;
   };
 
+  /// A place whose pair has some rank, and one more than the index of the candidate noted before it at that
+  /// rank.
+  struct Candidate {
+    std::uint32_t place;
+    std::uint32_t earlier;
+  };
+
   std::vector<Word> words_;
   std::vector<Symbol> symbols_;
-  std::vector<std::uint64_t> heap_;  // rank in the upper half, place of the left symbol in the lower
+  std::vector<std::uint32_t> latest_;  // by rank: one more than the index of its latest candidate; 0: none
+  std::vector<Candidate> candidates_;
+  std::vector<std::uint32_t> ranks_;   // heap of the ranks that have candidates, lowest first
+  std::vector<std::uint32_t> places_;  // candidates of the rank at work
 };
 
 class Bpe {
@@ -66,11 +76,13 @@ class Bpe {
   };
 
   Found find(std::int32_t left, std::int32_t right) const;
-  void insert(std::int32_t left, std::int32_t right, Entry entry);
   void encode_short(std::string_view word, std::vector<std::int32_t>& out) const;
   void encode_long(std::string_view word, std::vector<std::int32_t>& out, BpeScratch& scratch) const;
-  void push_pair(BpeScratch& scratch, std::uint32_t left) const;
+  void start_symbols(std::string_view word, BpeScratch& scratch) const;
+  void join_rank(std::uint32_t rank, BpeScratch& scratch) const;
+  std::uint32_t note_pair(BpeScratch& scratch, std::uint32_t left) const;
 
+  std::vector<Merge> merges_;  // by rank
   std::array<std::int32_t, 256> byte_token_{};
   std::vector<Entry> table_;       // open addressing, at most half full
   std::vector<Found> byte_pairs_;  // 65,536: what two single bytes become, without a look-up

@@ -16,8 +16,8 @@ namespace aima::text {
 namespace {
 
 constexpr std::size_t kFileLimit = std::size_t{256} << 20;
-constexpr std::size_t kTextLimit = std::size_t{1}
-                                   << 30;  // a pre-token has fewer than 2^32 bytes even after NFC
+// Less than 2^32 pairs are noted for one pre-token, after NFC has at most tripled the bytes.
+constexpr std::size_t kTextLimit = std::size_t{256} << 20;
 
 /// Scratch objects not in use; each call to encode takes one, or makes one, and brings it back.
 class ScratchPool {
@@ -55,15 +55,30 @@ struct Tokenizer::Impl {
     std::ranges::stable_sort(added, std::greater<>(),
                              [](const AddedToken& token) { return token.content.size(); });
     for (const AddedToken& token : added) {
-      by_first_byte[static_cast<unsigned char>(token.content[0])].push_back(&token);
-      first_bytes.push_back(token.content[0]);
+      const auto first = static_cast<unsigned char>(token.content[0]);
+      by_first_byte[first].push_back(&token);
+      if (first_bytes.find(token.content[0]) == first_bytes.npos) first_bytes.push_back(token.content[0]);
+      for (std::size_t second = 0; second < 256; ++second) {
+        const bool fits = token.content.size() == 1 || second == static_cast<unsigned char>(token.content[1]);
+        if (fits) begins[first << 8 | second] = true;
+      }
     }
-    std::ranges::sort(first_bytes);
-    first_bytes.erase(std::unique(first_bytes.begin(), first_bytes.end()), first_bytes.end());
   }
 
+  /// Where the next added token may begin at or after `position`; text.size() when nowhere.
+  std::size_t next_candidate(std::string_view text, std::size_t position) const {
+    const std::size_t found = first_bytes.size() == 1 ? text.find(first_bytes[0], position)
+                                                      : text.find_first_of(first_bytes, position);
+    return std::min(found, text.size());
+  }
+
+  /// The longest added token at `position` that ends by `end`.
   const AddedToken* added_at(std::string_view text, std::size_t position, std::size_t end) const {
-    for (const AddedToken* token : by_first_byte[static_cast<unsigned char>(text[position])]) {
+    const auto byte = [&](std::size_t i) { return std::size_t{static_cast<unsigned char>(text[i])}; };
+    const std::size_t second =
+        position + 1 < end ? byte(position + 1) : 0;  // 0: only a token of one byte fits
+    if (!begins[byte(position) << 8 | second]) return nullptr;
+    for (const AddedToken* token : by_first_byte[byte(position)]) {
       const std::size_t size = token->content.size();
       if (size <= end - position && text.compare(position, size, token->content) == 0) return token;
     }
@@ -85,8 +100,9 @@ struct Tokenizer::Impl {
   std::vector<AddedToken> added;
   std::array<std::vector<const AddedToken*>, 256> by_first_byte;
   std::string first_bytes;
-  std::string bytes;                   // of all tokens in a row
-  std::vector<std::uint32_t> offsets;  // of each id in `bytes`, and the end
+  std::vector<bool> begins = std::vector<bool>(65536);  // by the first two bytes: an added token begins so
+  std::string bytes;                                    // of all tokens in a row
+  std::vector<std::uint32_t> offsets;                   // of each id in `bytes`, and the end
   std::vector<bool> special;
   mutable ScratchPool pool;
 };
@@ -122,9 +138,9 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view utf8, std::span<con
   std::string normal;
   std::size_t done = 0;
   for (const ByteRange& range : trusted) {
-    for (std::size_t i = range.begin; i < range.end;) {
-      i = std::min(utf8.find_first_of(impl_->first_bytes, i), range.end);
-      const AddedToken* token = i == range.end ? nullptr : impl_->added_at(utf8, i, range.end);
+    const std::size_t end = std::min(range.end, utf8.size());
+    for (std::size_t i = range.begin; (i = impl_->next_candidate(utf8, i)) < end;) {
+      const AddedToken* token = impl_->added_at(utf8, i, end);
       if (token == nullptr) {
         ++i;
         continue;

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <boost/json/monotonic_resource.hpp>
 #include <boost/json/serialize.hpp>
+#include <boost/json/stream_parser.hpp>
 #include <boost/json/value.hpp>
 #include <filesystem>
 #include <optional>
-#include <unordered_map>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -21,6 +23,20 @@ namespace json = boost::json;
 constexpr std::int64_t kIdLimit = 1 << 22;  // keeps a hostile id from sizing our tables
 constexpr std::size_t kAddedLimit = 4096;   // they are compared one by one
 
+/// Parses without base::json's memory of keys, which would double the time for a quarter of a million of
+/// them; of a key given twice the last counts, as in the reference.
+json::value parse_json(std::string_view text, std::string_view where, json::storage_ptr storage) {
+  boost::system::error_code error;
+  json::stream_parser parser(std::move(storage));
+  const std::size_t used = parser.write_some(text.data(), text.size(), error);
+  if (!error && used < text.size()) error = json::error::extra_data;
+  if (!error) parser.finish(error);
+  if (!error) return parser.release();
+  base::throw_usage({.what = "not valid JSON",
+                     .where = std::string(where),
+                     .why = "at byte " + std::to_string(used) + ": " + error.message()});
+}
+
 /// Throws base::Error about the file at hand.
 class Refusal {
  public:
@@ -34,11 +50,14 @@ class Refusal {
   std::string_view where_;
 };
 
-std::string shown(const json::value& value) {
-  std::string text = json::serialize(value);
-  if (text.size() > 120) text = text.substr(0, text.find_last_not_of("\x80\x81", 117)) + "...";
-  return text;
+/// At most 120 bytes of a text, for a message.
+std::string clipped(std::string_view text) {
+  if (text.size() <= 120) return std::string(text);
+  text = text.substr(0, 117);
+  return std::string(text.substr(0, text.size() - open_tail(text))) + "...";
 }
+
+std::string shown(const json::value& value) { return clipped(json::serialize(value)); }
 
 /// Null, false and "" all mean that a setting is off; leaving it out does too.
 bool is_off(const json::value* value) {
@@ -76,7 +95,7 @@ void check_settings(const json::value* found, const json::value& expected, const
       const bool known =
           object->contains(key) || std::ranges::find(ignored, std::string_view(key)) != ignored.end();
       if (!known && !is_off(&value))
-        refuse("`" + path + "." + std::string(key) + "` is a setting that this engine does not know");
+        refuse("`" + path + "." + clipped(key) + "` is a setting that this engine does not know");
     }
   } else if (*found != expected) {
     differs();
@@ -167,7 +186,33 @@ std::int32_t checked_id(const json::value& value, const std::string& what, const
   return static_cast<std::int32_t>(*id);
 }
 
-using Ids = std::unordered_map<std::string_view, std::int32_t>;  // by stand-in text, as in the file
+/// Ids by the token's text as the file spells it. Half a million look-ups make up most of the time that a
+/// tokenizer takes to load, hence no std::unordered_map.
+class Ids {
+ public:
+  explicit Ids(std::size_t count) : slots_(std::bit_ceil(count * 2 + 2)) {}
+
+  /// `text` must outlive this.
+  void add(std::string_view text, std::int32_t id) { slots_[place(text)] = {text, id}; }
+
+  /// The id, or -1.
+  std::int32_t find(std::string_view text) const { return slots_[place(text)].id; }
+
+ private:
+  struct Slot {
+    std::string_view text{};
+    std::int32_t id = -1;
+  };
+
+  std::size_t place(std::string_view text) const {
+    const std::size_t mask = slots_.size() - 1;
+    std::size_t i = std::hash<std::string_view>()(text) & mask;
+    while (slots_[i].id >= 0 && slots_[i].text != text) i = (i + 1) & mask;
+    return i;
+  }
+
+  std::vector<Slot> slots_;
+};
 
 void set_token(TokenizerFile& file, std::int32_t id, std::string bytes, const std::string& what,
                const Refusal& refuse) {
@@ -181,17 +226,16 @@ void set_token(TokenizerFile& file, std::int32_t id, std::string bytes, const st
 
 Ids read_vocab(TokenizerFile& file, const json::object& vocab, const Refusal& refuse) {
   const ByteAlphabet alphabet;
-  Ids ids;
-  ids.reserve(vocab.size());
+  Ids ids(vocab.size());
   file.byte_tokens.assign(256, -1);
   for (const auto& [key, value] : vocab) {
-    const std::string what = "token `" + std::string(key) + "`";
+    const std::string what = "token `" + clipped(key) + "`";
     const std::int32_t id = checked_id(value, what, refuse);
     std::optional<std::string> bytes = alphabet.bytes(key);
     if (!bytes || bytes->empty()) refuse(what + " is not written in the byte-level alphabet");
     if (bytes->size() == 1) file.byte_tokens[static_cast<unsigned char>((*bytes)[0])] = id;
     set_token(file, id, std::move(*bytes), what, refuse);
-    ids.emplace(key, id);
+    ids.add(key, id);
   }
   const auto gap = std::ranges::find(file.byte_tokens, -1);
   if (gap != file.byte_tokens.end())
@@ -200,7 +244,7 @@ Ids read_vocab(TokenizerFile& file, const json::object& vocab, const Refusal& re
 }
 
 /// Both forms of one merge: ["a", "b"] and "a b".
-std::pair<std::string_view, std::string_view> merge_sides(const json::value& entry, const std::string& what,
+std::pair<std::string_view, std::string_view> merge_sides(const json::value& entry, const auto& what,
                                                           const Refusal& refuse) {
   if (const json::array* pair = entry.if_array(); pair != nullptr && pair->size() == 2) {
     const json::string *left = (*pair)[0].if_string(), *right = (*pair)[1].if_string();
@@ -210,22 +254,22 @@ std::pair<std::string_view, std::string_view> merge_sides(const json::value& ent
     const std::size_t space = text.find(' ');
     if (space != text.npos) return {text.substr(0, space), text.substr(space + 1)};
   }
-  refuse(what + " is neither a pair of strings nor one string with a space", shown(entry));
+  refuse(what() + " is neither a pair of strings nor one string with a space", shown(entry));
 }
 
 void read_merges(TokenizerFile& file, const json::array& merges, const Ids& ids, const Refusal& refuse) {
   file.merges.reserve(merges.size());
   std::string joined;
   for (const json::value& entry : merges) {
-    const std::string what = "merge " + std::to_string(file.merges.size());
+    const auto what = [&] { return "merge " + std::to_string(file.merges.size()); };
     const auto [left, right] = merge_sides(entry, what, refuse);
     joined.assign(left).append(right);
-    const auto a = ids.find(left), b = ids.find(right), both = ids.find(joined);
-    if (a == ids.end() || b == ids.end() || both == ids.end()) {
-      const std::string missing(a == ids.end() ? left : b == ids.end() ? right : joined);
-      refuse(what + " needs a token that the vocabulary lacks", "`" + missing + "`");
+    const Merge merge{ids.find(left), ids.find(right), ids.find(joined)};
+    if (merge.left < 0 || merge.right < 0 || merge.result < 0) {
+      const std::string missing(merge.left < 0 ? left : merge.right < 0 ? right : joined);
+      refuse(what() + " needs a token that the vocabulary lacks", "`" + clipped(missing) + "`");
     }
-    file.merges.push_back({a->second, b->second, both->second});
+    file.merges.push_back(merge);
   }
 }
 
@@ -243,7 +287,7 @@ void add_token(TokenizerFile& file, std::int32_t id, const json::value& value, c
   const std::string_view text = *content;
   for (const AddedToken& known : file.added) {
     if (known.id == id && known.content == text) return;
-    if (known.content == text) refuse(what + " repeats `" + std::string(text) + "` under another id");
+    if (known.content == text) refuse(what + " repeats `" + clipped(text) + "` under another id");
   }
   if (file.added.size() == kAddedLimit)
     refuse("has more than " + std::to_string(kAddedLimit) + " added tokens");
@@ -271,7 +315,7 @@ void read_config(TokenizerFile& file, std::string_view config, const Refusal& re
   if (is_off(list)) return;
   if (!list->is_object()) refuse("`added_tokens_decoder` is not an object");
   for (const auto& [key, entry] : list->get_object()) {
-    const std::string what = "added_tokens_decoder." + std::string(key);
+    const std::string what = "added_tokens_decoder." + clipped(key);
     const bool number = !key.empty() && key.size() < 10 &&
                         std::ranges::all_of(key, [](char c) { return c >= '0' && c <= '9'; });
     if (!number) refuse(what + " is not an id");
@@ -284,7 +328,8 @@ void read_config(TokenizerFile& file, std::string_view config, const Refusal& re
 TokenizerFile read_tokenizer_file(std::string_view tokenizer_json, std::string_view where,
                                   std::string_view config_json) {
   const Refusal refuse(where);
-  const json::value value = base::json::parse(tokenizer_json, where);
+  json::monotonic_resource memory(std::min<std::size_t>(tokenizer_json.size() + 4096, 64 << 20));
+  const json::value value = parse_json(tokenizer_json, where, &memory);
   if (!value.is_object()) refuse("is not a tokenizer: the JSON is not an object");
   const json::object& root = value.get_object();
   check_pipeline(root, refuse);
