@@ -60,13 +60,15 @@ def prepare(venv: Path, lock: Path, wanted: set[str]) -> None:
     packages = read_packages(lock)
     key = key_of(packages)
     stamp = read_stamp(venv / STAMP)
-    if stamp.get("key") == key and wanted <= set(stamp.get("groups", ())) and (venv / "bin/python").exists():
+    usable = stamp.get("key") == key and (venv / "bin/python").exists()
+    there = set(stamp.get("groups", ())) if usable else set()
+    if usable and wanted <= there:
         return
+    groups = wanted | there
     try:
-        if stamp.get("key") != key:
+        if not usable:
             make_venv(venv)
         (venv / STAMP).unlink(missing_ok=True)
-        groups = wanted | set(stamp.get("groups", ()) if stamp.get("key") == key else ())
         install(venv, [package for package in packages if groups & set(package["groups"])])
         link_project(venv)
         write_stamp(venv / STAMP, {"key": key, "groups": sorted(groups)})
