@@ -183,6 +183,7 @@ def _object(
         args=args,
         tokens=(variant.token_min, variant.token_max) if whole else (1, MAX_TOKENS),
         budget=variant.budget.get(target.name),
+        asked_by=shape.location.file,
     )
 
 

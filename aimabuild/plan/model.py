@@ -36,7 +36,8 @@ class PlannedObject:
     """One code object. `key` is the SHA-256 of everything that its rendered source and options follow from.
 
     `dims` holds only the dimensions that are compiled in: kernels that differ in others share the object.
-    `tokens` is the range of the kernel it belongs to, or all when several kernels share it.
+    `tokens` is the range of the kernel it belongs to, or all when several kernels share it. `asked_by` is the
+    shapes file that first asks for it.
     """
 
     id: str
@@ -54,6 +55,7 @@ class PlannedObject:
     args: tuple[PlannedArg, ...]
     tokens: tuple[int, int]
     budget: Budget | None
+    asked_by: str
 
 
 @dataclass(frozen=True)

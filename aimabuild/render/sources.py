@@ -38,7 +38,8 @@ def context(item: PlannedObject) -> dict[str, object]:
 
 def _header(item: PlannedObject, mark: str, template: str) -> str:
     tile = " ".join(f"{name}={value}" for name, value in item.tile.items())
-    return f"{mark} {item.id}\n{mark} rendered from templates/{template} for {item.target}: {tile}\n\n"
+    origin = f"{mark} templates/{template} for {item.asked_by} on {item.target}: {tile}"
+    return f"{mark} {item.id}\n{origin}\n\n"
 
 
 @functools.cache

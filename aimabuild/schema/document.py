@@ -273,6 +273,10 @@ class _Builder:
         assert mark is not None  # noqa: S101 - the parser marks every event
         return Location(self._name, mark.line + 1, mark.column + 1)
 
+    def _place(self, offset: int) -> str:
+        before = self._text[:offset]
+        return f"{self._name}:{before.count(chr(10)) + 1}:{offset - before.rfind(chr(10))}"
+
     def _fail(self, event: yaml.Event, what: str, hint: str | None = None) -> NoReturn:
         raise UsageError(what, where=str(self._location(event)), hint=hint)
 
@@ -286,6 +290,9 @@ class _Builder:
             colon = why.startswith("mapping values")
             hint = "a text that holds `: ` stands in quotes" if colon else None
             raise UsageError("not valid YAML", where=where, why=why, hint=hint) from None
+        except yaml.reader.ReaderError as error:
+            what = f"a character that YAML does not allow: U+{ord(self._text[error.position]):04X}"
+            raise UsageError(what, where=self._place(error.position)) from None
         except (yaml.YAMLError, ValueError, OverflowError) as error:
             # PyYAML lets a bad \U escape or %YAML number through as a bare Python error.
             raise UsageError("not valid YAML", where=f"{self._name}:1:1", why=str(error)) from None
@@ -357,14 +364,7 @@ def parse_document(data: bytes, name: str) -> Document:
         column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
         what = f"not UTF-8 text: byte 0x{data[error.start]:02x}"
         raise UsageError(what, where=f"{name}:{line}:{column}", hint="save the file as UTF-8") from None
-    try:
-        builder = _Builder(name, text)
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        column = error.position - (text.rfind("\n", 0, error.position) + 1) + 1
-        what = f"a character that YAML does not allow: U+{ord(text[error.position]):04X}"
-        raise UsageError(what, where=f"{name}:{line}:{column}") from None
-    return Document(name, sha256_bytes(data), builder.document())
+    return Document(name, sha256_bytes(data), _Builder(name, text).document())
 
 
 def read_input(path: Path, name: str) -> bytes:
