@@ -11,11 +11,11 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from aimabuild.base.errors import AimaError
+from aimabuild.compile.notes import DAMAGE
 
 _SIZED = 4  # EIFMT_SVAL
 _FRAME_SIZE, _REG_COUNT = 0x11, 0x2F  # in .nv.info: (symbol index u32, value u32)
@@ -118,5 +118,5 @@ def read_cubin(data: bytes) -> Cubin:
         if elf["e_machine"] != "EM_CUDA":
             raise AimaError("not a cubin", why=f"its machine is {elf['e_machine']}")
         return _cubin(elf)
-    except (ELFError, KeyError, struct.error) as error:
+    except DAMAGE as error:
         raise AimaError("the cubin cannot be read", why=repr(error)) from None

@@ -21,9 +21,12 @@ def objdump_text(objdump: Sequence[str], image: Path, symbol: str | None = None)
     """
     what = [f"--disassemble-symbols={symbol}"] if symbol else ["-d"]
     text = run([*objdump, *what, "--no-show-raw-insn", str(image)], timeout=120).stdout
-    if symbol and f"<{symbol}>:" not in text:
+    if symbol is None:
+        return text
+    found = re.search(rf"^[0-9a-f]+ <{re.escape(symbol)}>:$", text, re.MULTILINE)
+    if found is None:
         raise AimaError(f"`{symbol}` is not in the code object", where=str(image))
-    return text
+    return text[found.start() :]
 
 
 def nvdisasm_text(nvdisasm: Sequence[str], image: Path) -> str:
@@ -44,7 +47,7 @@ def mnemonics(text: str) -> Counter[str]:
 def _mnemonic(line: str) -> str | None:
     """The instruction of a line: AMD's `\ts_load_b64 ...  // 000...`, NVIDIA's `/*0010*/ @P0 LDG.E ... ;`."""
     if found := re.match(r"\t([a-z][a-z0-9_]+)\b", line):
-        return found[1]
+        return found[1] if found[1] != "s_code_end" else None  # padding after the last instruction
     found = re.match(r"\s+/\*[0-9a-f]{4,}\*/\s+(?:\{\s*)?(?:@!?U?P[0-9T]+\s+)?([A-Z][A-Z0-9]*)", line)
     return found[1] if found else None
 

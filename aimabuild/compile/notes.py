@@ -6,12 +6,14 @@ Format: LLVM, "User Guide for AMDGPU Backend", code object V3-V6 metadata.
 from __future__ import annotations
 
 import io
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgpack
 from elftools.common.exceptions import ELFError
+from elftools.construct.core import ConstructError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 from elftools.elf.segments import NoteSegment
@@ -21,6 +23,20 @@ from aimabuild.base.errors import AimaError
 _EF_AMDGPU_MACH = 0xFF  # low byte of e_flags
 # LLVM, AMDGPU usage, "AMDGPU EF_AMDGPU_MACH values"
 _MACHINES = {0x41: "gfx1100", 0x4A: "gfx1151", 0x4E: "gfx1201"}
+
+# What reading a damaged file raises, in pyelftools, msgpack and here.
+DAMAGE = (
+    *(
+        ELFError,
+        ConstructError,
+        struct.error,
+        msgpack.UnpackException,
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+    ),
+    *(LookupError, TypeError, ValueError),
+)
 
 
 @dataclass(frozen=True)
@@ -107,6 +123,6 @@ def read_code_object(data: bytes) -> CodeObject:
         entries = _metadata(elf).get("amdhsa.kernels", [])
         sizes = _code_sizes(elf)
         kernels = {entry[".name"]: _kernel(entry, sizes) for entry in entries}
-    except (ELFError, KeyError, TypeError, ValueError, msgpack.UnpackException) as error:
+    except DAMAGE as error:
         raise AimaError("the code object cannot be read", why=repr(error)) from None
     return CodeObject(_MACHINES.get(mach, f"mach-{mach:#x}"), kernels)

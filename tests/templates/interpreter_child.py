@@ -64,7 +64,7 @@ class Tensor:
 
 def add_in_order() -> None:
     """Replace the interpreter's dot product: it takes the bits of bf16 for whole numbers, and a BLAS adds in
-    an order that depends on the block's shape. Here, as in a matrix unit, products are added over ascending k.
+    an order that depends on the block's shape. Here products are added over ascending k, as in hardware.
     """
     import triton.language as tl
     from triton.runtime import interpreter
