@@ -36,7 +36,7 @@ CLOSURE = "share/aima/closure.json"
 
 @dataclass(frozen=True)
 class Assembled:
-    """A finished folder. `entries` are all of its entries but manifest.txt."""
+    """A finished folder and everything in it, the lists included."""
 
     root: Path
     name: str
@@ -69,10 +69,14 @@ def assemble(inputs: Inputs, root: Path) -> Assembled:
     _write_json(
         contents, inputs, root, JSON_LIST, manifest, "lists every entry with owner, licence and reason"
     )
-    listed = root / JSON_LIST
-    entries[JSON_LIST] = Entry(JSON_LIST, FILE, 0o644, listed.stat().st_size, sha256_file(listed))
+    entries[JSON_LIST] = _file_entry(root, JSON_LIST)
     write_text(root / TEXT_LIST, list_text(entries.values()))
+    entries[TEXT_LIST] = _file_entry(root, TEXT_LIST)
     return Assembled(root, inputs.name, entries, record)
+
+
+def _file_entry(root: Path, path: str) -> Entry:
+    return Entry(path, FILE, 0o644, (root / path).stat().st_size, sha256_file(root / path))
 
 
 def _add_loader(contents: Contents, inputs: Inputs, root: Path) -> LoaderRecord | None:
