@@ -1,0 +1,64 @@
+"""`aimabuild plan` and `render` from the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner, Result
+from mini import Mini
+
+from aimabuild.base.errors import UsageError
+from aimabuild.cli import cli
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(cli, list(words))
+
+
+def test_plan_prints_a_table_and_counts(mini: Mini) -> None:
+    result = run("plan", str(mini.recipe), "--why")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[-1] == "small: 4 kernels from 3 objects for gfx1151"
+    assert lines[0].split() == ["kernel", "template", "tokens", "tile", "budget", "why"]
+    assert len(lines) == 6
+    assert "shapes/small.yaml:10:11 asks for it" in lines[1]
+    assert "serves 2 kernels" in lines[3]
+
+
+def test_plan_as_json(mini: Mini) -> None:
+    value = json.loads(run("plan", str(mini.recipe), "--json").stdout)
+    assert value["schema"] == "aimabuild/plan/v1"
+    assert [kernel["tokens"] for kernel in value["kernels"]] == [[1, 64], [65, 8192], [1, 8192], [1, 8192]]
+    assert value["kernels"][0]["asked_at"] == "shapes/small.yaml:10:11"
+    assert len(value["objects"]) == 3
+
+
+def test_render_writes_once(mini: Mini) -> None:
+    target = mini.root / "out"
+    first = json.loads(run("render", str(mini.recipe), "--to", str(target), "--json").stdout)
+    assert first["schema"] == "aimabuild/render/v1"
+    assert sorted(first["written"]) == sorted(first["files"])
+    assert all((target / name).is_file() for name in first["files"])
+    second = json.loads(run("render", str(mini.recipe), "--to", str(target), "--json").stdout)
+    assert second["written"] == []
+    result = run("render", str(mini.recipe))
+    assert (mini.root / "build/small/kernels").is_dir()
+    assert "9 files" in result.stdout
+
+
+def test_render_prints_one_kernel(mini: Mini) -> None:
+    result = run("render", str(mini.recipe), "--stdout", "scale-triton-n256-bf16-t1")
+    assert result.exit_code == 0, result.output
+    assert "def aima_scale_triton_n256_bf16_t1(" in result.stdout
+    shared = run("render", str(mini.recipe), "--stdout", "matmul-ck-n64")
+    assert "aima_fill_matmul_ck_" in shared.stdout
+    with pytest.raises(UsageError, match="no kernel `scal`"):
+        cli.main(["render", str(mini.recipe), "--stdout", "scal"], standalone_mode=False)
+
+
+def test_a_mistake_in_the_shapes_is_a_usage_error(mini: Mini) -> None:
+    mini.edit("shapes/small.yaml", "{block: 128}", "{blok: 128}")
+    with pytest.raises(UsageError, match="no tile parameter `blok`"):
+        cli.main(["plan", str(mini.recipe)], standalone_mode=False)
