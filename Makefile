@@ -25,6 +25,9 @@ setup:
 setup-dev:
 	@$(PYTHON) scripts/bootstrap.py --dev
 
+setup-dev:
+	@$(PYTHON) scripts/bootstrap.py --dev
+
 package: setup
 	@$(AIMA) package $(RECIPE) $(BUILD_ARGS)
 
