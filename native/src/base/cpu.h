@@ -6,10 +6,10 @@
 namespace aima::base {
 
 struct CpuFeatures {
-  bool avx2 = false;  ///< with FMA and F16C, and the system saves the registers
-  bool avx512 = false;       ///< F, BW, DQ and VL
+  bool avx2 = false;    ///< with FMA and F16C, and the system saves the registers
+  bool avx512 = false;  ///< F, BW, DQ and VL
   bool avx512_bf16 = false;
-  bool amx_bf16 = false;     ///< tiles and BF16; permission must still be asked of the kernel
+  bool amx_bf16 = false;  ///< tiles and BF16; permission must still be asked of the kernel
 };
 
 /// Asked once, then remembered.

@@ -17,7 +17,8 @@ std::string render(const ErrorText& text) {
 
 }  // namespace
 
-Error::Error(ErrorText text, Exit exit) : std::runtime_error(render(text)), text_(std::move(text)), exit_(exit) {}
+Error::Error(ErrorText text, Exit exit)
+    : std::runtime_error(render(text)), text_(std::move(text)), exit_(exit) {}
 
 void throw_usage(ErrorText text) { throw Error(std::move(text), Exit::usage); }
 
@@ -35,7 +36,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     for (std::size_t j = 1; j <= b.size(); ++j) {
       const std::size_t replaced = last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
       row[j] = std::min({last[j] + 1, row[j - 1] + 1, replaced});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        row[j] = std::min(row[j], before[j - 2] + 1);
     }
     std::swap(before, last);
     std::swap(last, row);

@@ -15,8 +15,9 @@ enum class Exit : int {
   check_failed = 3,  ///< it ran, and a check did not hold
 };
 
-/// What went wrong, where (a file, `file:line:column`, an option), why, and what to do about it. Only `what` is
-/// always there. Thrown inside the engine, never across a C edge; the command line prints it and exits with `exit`.
+/// What went wrong, where (a file, `file:line:column`, an option), why, and what to do about it. Only `what`
+/// is always there. Thrown inside the engine, never across a C edge; the command line prints it and exits
+/// with `exit`.
 struct ErrorText {
   std::string what;  ///< one sentence without a final period
   std::string where = {};

@@ -30,11 +30,12 @@ class Descriptor {
 };
 
 [[noreturn]] void throw_input(std::string what, const std::filesystem::path& path, int errno_value) {
-  throw_usage({.what = std::move(what), .where = path.string(), .why = std::generic_category().message(errno_value)});
+  throw_usage(
+      {.what = std::move(what), .where = path.string(), .why = std::generic_category().message(errno_value)});
 }
 
 std::size_t regular_size(int fd, const std::filesystem::path& path) {
-  struct stat status {};
+  struct stat status{};
   if (::fstat(fd, &status) != 0) throw_input("the file cannot be examined", path, errno);
   if (!S_ISREG(status.st_mode)) throw_usage({.what = "not a regular file", .where = path.string()});
   return static_cast<std::size_t>(status.st_size);
@@ -74,9 +75,10 @@ std::string read_text(const std::filesystem::path& path, std::size_t limit) {
   const Descriptor fd(open_for_reading(path));
   const std::size_t size = regular_size(fd.get(), path);
   if (size > limit) {
-    throw_usage({.what = "the file is too long",
-                 .where = path.string(),
-                 .why = std::to_string(size) + " bytes; at most " + std::to_string(limit) + " make sense here"});
+    throw_usage(
+        {.what = "the file is too long",
+         .where = path.string(),
+         .why = std::to_string(size) + " bytes; at most " + std::to_string(limit) + " make sense here"});
   }
   std::string text(size, '\0');
   std::size_t done = 0;

@@ -1,7 +1,6 @@
 #include "base/json.h"
 
 #include <boost/json/basic_parser_impl.hpp>
-#include <boost/json/detail/value.hpp>
 #include <boost/json/value_stack.hpp>
 #include <set>
 #include <vector>
@@ -12,6 +11,7 @@ namespace aima::base::json {
 namespace {
 
 namespace bj = boost::json;
+using ErrorCode = boost::system::error_code;
 
 constexpr std::size_t max_depth = 64;
 
@@ -28,28 +28,28 @@ class Handler {
   bj::value release() { return stack_.release(); }
   const std::string& duplicate() const { return duplicate_; }
 
-  bool on_document_begin(bj::error_code&) { return true; }
-  bool on_document_end(bj::error_code&) { return true; }
-  bool on_object_begin(bj::error_code&) {
+  bool on_document_begin(ErrorCode&) { return true; }
+  bool on_document_end(ErrorCode&) { return true; }
+  bool on_object_begin(ErrorCode&) {
     keys_.emplace_back();
     return true;
   }
-  bool on_object_end(std::size_t count, bj::error_code&) {
+  bool on_object_end(std::size_t count, ErrorCode&) {
     keys_.pop_back();
     stack_.push_object(count);
     return true;
   }
-  bool on_array_begin(bj::error_code&) { return true; }
-  bool on_array_end(std::size_t count, bj::error_code&) {
+  bool on_array_begin(ErrorCode&) { return true; }
+  bool on_array_end(std::size_t count, ErrorCode&) {
     stack_.push_array(count);
     return true;
   }
-  bool on_key_part(bj::string_view part, std::size_t, bj::error_code&) {
+  bool on_key_part(bj::string_view part, std::size_t, ErrorCode&) {
     key_.append(part);
     stack_.push_chars(part);
     return true;
   }
-  bool on_key(bj::string_view part, std::size_t, bj::error_code& error) {
+  bool on_key(bj::string_view part, std::size_t, ErrorCode& error) {
     key_.append(part);
     stack_.push_key(part);
     if (!keys_.back().insert(key_).second) {
@@ -60,37 +60,37 @@ class Handler {
     key_.clear();
     return true;
   }
-  bool on_string_part(bj::string_view part, std::size_t, bj::error_code&) {
+  bool on_string_part(bj::string_view part, std::size_t, ErrorCode&) {
     stack_.push_chars(part);
     return true;
   }
-  bool on_string(bj::string_view part, std::size_t, bj::error_code&) {
+  bool on_string(bj::string_view part, std::size_t, ErrorCode&) {
     stack_.push_string(part);
     return true;
   }
-  bool on_number_part(bj::string_view, bj::error_code&) { return true; }
-  bool on_int64(std::int64_t value, bj::string_view, bj::error_code&) {
+  bool on_number_part(bj::string_view, ErrorCode&) { return true; }
+  bool on_int64(std::int64_t value, bj::string_view, ErrorCode&) {
     stack_.push_int64(value);
     return true;
   }
-  bool on_uint64(std::uint64_t value, bj::string_view, bj::error_code&) {
+  bool on_uint64(std::uint64_t value, bj::string_view, ErrorCode&) {
     stack_.push_uint64(value);
     return true;
   }
-  bool on_double(double value, bj::string_view, bj::error_code&) {
+  bool on_double(double value, bj::string_view, ErrorCode&) {
     stack_.push_double(value);
     return true;
   }
-  bool on_bool(bool value, bj::error_code&) {
+  bool on_bool(bool value, ErrorCode&) {
     stack_.push_bool(value);
     return true;
   }
-  bool on_null(bj::error_code&) {
+  bool on_null(ErrorCode&) {
     stack_.push_null();
     return true;
   }
-  bool on_comment_part(bj::string_view, bj::error_code&) { return true; }
-  bool on_comment(bj::string_view, bj::error_code&) { return true; }
+  bool on_comment_part(bj::string_view, ErrorCode&) { return true; }
+  bool on_comment(bj::string_view, ErrorCode&) { return true; }
 
  private:
   bj::value_stack stack_;
@@ -115,13 +115,14 @@ bj::value parse(std::string_view text, std::string_view where) {
   bj::parse_options options;
   options.max_depth = max_depth;
   bj::basic_parser<Handler> parser(options);
-  bj::error_code error;
+  ErrorCode error;
   const std::size_t used = parser.write_some(false, text.data(), text.size(), error);
   if (!parser.handler().duplicate().empty()) {
     throw_usage({.what = "the key `" + parser.handler().duplicate() + "` appears twice in one object",
                  .where = place(text, used, where)});
   }
-  if (error) throw_usage({.what = "not valid JSON", .where = place(text, used, where), .why = error.message()});
+  if (error)
+    throw_usage({.what = "not valid JSON", .where = place(text, used, where), .why = error.message()});
   const std::size_t rest = text.find_first_not_of(" \t\r\n", used);
   if (rest != std::string_view::npos) {
     throw_usage({.what = "text after the end of the JSON value", .where = place(text, rest, where)});

@@ -11,8 +11,8 @@
 
 namespace aima::base::json {
 
-/// Parses `text`; `where` names its source in errors (usage, `where:line:column`). A key that appears twice in one
-/// object is an error: readers disagree on which one counts. At most 64 levels deep.
+/// Parses `text`; `where` names its source in errors (usage, `where:line:column`). A key that appears twice
+/// in one object is an error: readers disagree on which one counts. At most 64 levels deep.
 boost::json::value parse(std::string_view text, std::string_view where);
 
 /// One object of a document together with its place, so that every wrong field is reported as `file: a.b.c`.
@@ -21,7 +21,7 @@ class Object {
   /// Throws when `value` is not an object. `value` must outlive this.
   Object(const boost::json::value& value, std::string where);
 
-  bool has(std::string_view key) const;               ///< present and not null
+  bool has(std::string_view key) const;                      ///< present and not null
   const boost::json::value& at(std::string_view key) const;  ///< throws when absent or null
   Object object(std::string_view key) const;
   const boost::json::array& array(std::string_view key) const;

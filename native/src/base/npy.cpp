@@ -9,7 +9,8 @@ namespace {
 
 constexpr std::size_t header_size = 128;
 
-/// Magic, version, length, then a Python dictionary padded with spaces to a fixed size, so that it can be rewritten.
+/// Magic, version, length, then a Python dictionary padded with spaces to a fixed size, so that it can be
+/// rewritten.
 std::string header(std::int64_t rows, std::int64_t columns) {
   std::string text("\x93NUMPY\x01\x00", 8);
   constexpr std::size_t length = header_size - 10;
@@ -25,7 +26,8 @@ std::string header(std::int64_t rows, std::int64_t columns) {
 
 NpyMatrixWriter::NpyMatrixWriter(const std::filesystem::path& path, std::int64_t columns)
     : file_(path), columns_(columns) {
-  file_.append(std::as_bytes(std::span(header(0, columns_))));
+  const std::string text = header(0, columns_);
+  file_.append(std::as_bytes(std::span(text)));
 }
 
 void NpyMatrixWriter::append(std::span<const float> rows) {
@@ -36,7 +38,8 @@ void NpyMatrixWriter::append(std::span<const float> rows) {
 }
 
 void NpyMatrixWriter::commit() {
-  file_.rewrite(0, std::as_bytes(std::span(header(rows_, columns_))));
+  const std::string text = header(rows_, columns_);
+  file_.rewrite(0, std::as_bytes(std::span(text)));
   file_.commit();
 }
 

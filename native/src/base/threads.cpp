@@ -5,7 +5,8 @@
 namespace aima::base {
 namespace {
 
-// A decode step is a few hundred short loops: sleeping between them would cost more than the work. About 20 us.
+// A decode step is a few hundred short loops: sleeping between them would cost more than the work. About 20
+// us.
 constexpr int spins = 1000;
 
 }  // namespace
@@ -34,7 +35,8 @@ void ThreadPool::run(std::int64_t count, TaskRef task) {
   }
   take_tasks(0);
   if (shared) {
-    for (int spin = 0; spin < spins && busy_.load(std::memory_order_acquire) != 0; ++spin) __builtin_ia32_pause();
+    for (int spin = 0; spin < spins && busy_.load(std::memory_order_acquire) != 0; ++spin)
+      __builtin_ia32_pause();
     for (int left = busy_.load(); left != 0; left = busy_.load()) busy_.wait(left);
   }
   task_ = nullptr;
@@ -43,7 +45,8 @@ void ThreadPool::run(std::int64_t count, TaskRef task) {
 }
 
 void ThreadPool::take_tasks(int worker) noexcept {
-  while (!failed_.load(std::memory_order_relaxed) && (stop_ == nullptr || !stop_->load(std::memory_order_relaxed))) {
+  while (!failed_.load(std::memory_order_relaxed) &&
+         (stop_ == nullptr || !stop_->load(std::memory_order_relaxed))) {
     const std::int64_t task = next_.fetch_add(1, std::memory_order_relaxed);
     if (task >= count_) return;
     try {
@@ -57,7 +60,8 @@ void ThreadPool::take_tasks(int worker) noexcept {
 }
 
 void ThreadPool::wait_for_loop(std::uint32_t seen) const {
-  for (int spin = 0; spin < spins && loop_.load(std::memory_order_acquire) == seen; ++spin) __builtin_ia32_pause();
+  for (int spin = 0; spin < spins && loop_.load(std::memory_order_acquire) == seen; ++spin)
+    __builtin_ia32_pause();
   loop_.wait(seen);
 }
 

@@ -22,7 +22,7 @@ class TaskRef {
  public:
   template <typename F>
     requires(!std::is_same_v<std::remove_cvref_t<F>, TaskRef>)
-  TaskRef(const F& f) // NOLINT(google-explicit-constructor): made from a lambda at the call
+  TaskRef(const F& f)  // NOLINT(google-explicit-constructor): made from a lambda at the call
       : object_(&f), call_([](const void* object, std::int64_t task, int worker) {
           (*static_cast<const F*>(object))(task, worker);
         }) {}
@@ -33,8 +33,8 @@ class TaskRef {
   void (*call_)(const void*, std::int64_t, int);
 };
 
-/// Tasks are taken one by one by whoever is free, so a task's result must not depend on which worker runs it or
-/// when: each writes its own outputs. Not re-entrant: a task must not start another loop.
+/// Tasks are taken one by one by whoever is free, so a task's result must not depend on which worker runs it
+/// or when: each writes its own outputs. Not re-entrant: a task must not start another loop.
 class ThreadPool {
  public:
   /// `threads` >= 1 in all, the caller of `run` included.
@@ -45,11 +45,12 @@ class ThreadPool {
 
   int size() const { return static_cast<int>(threads_.size()) + 1; }
 
-  /// Runs tasks 0..count-1, and returns when all are done. `worker` is 0..size()-1. The first exception of a task
-  /// is thrown here after the others have stopped.
+  /// Runs tasks 0..count-1, and returns when all are done. `worker` is 0..size()-1. The first exception of a
+  /// task is thrown here after the others have stopped.
   void run(std::int64_t count, TaskRef task);
 
-  /// A flag looked at before each task: once true, the rest is skipped and `run` throws Cancelled. May be null.
+  /// A flag looked at before each task: once true, the rest is skipped and `run` throws Cancelled. May be
+  /// null.
   void set_stop(const std::atomic<bool>* stop) { stop_ = stop; }
 
  private:

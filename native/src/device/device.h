@@ -1,7 +1,7 @@
 /// The seam between the engine, which decides what to compute, and a device, which computes it.
 ///
-/// The model is cut at its joints, not at its operations, so that a device may fuse what lies between two joints.
-/// A forward pass is always this sequence (`engine::run_pass`):
+/// The model is cut at its joints, not at its operations, so that a device may fuse what lies between two
+/// joints. A forward pass is always this sequence (`engine::run_pass`):
 ///
 ///     begin
 ///       embed
@@ -10,19 +10,21 @@
 ///     end
 ///
 /// Rules that let a GPU stand behind it:
-/// - Every call up to `end` may only queue work. Nothing but `read_logits`, `read_argmax`, `snapshot`, `restore` and
+/// - Every call up to `end` may only queue work. Nothing but `read_logits`, `read_argmax`, `snapshot`,
+/// `restore` and
 ///   destroying a state waits. Errors of queued work may surface at the next waiting call.
-/// - Activations, workspace, KV cache and states belong to the device; the engine sees handles and the final rows.
+/// - Activations, workspace, KV cache and states belong to the device; the engine sees handles and the final
+/// rows.
 /// - `begin` may answer that the whole step is already recorded (a graph): then the engine skips to `end`.
 ///
-/// Batch invariance: a prefill pass starts at a multiple of 64 and is one function of the tokens. Each output element
-/// has one reduction order, whatever the pass length, the split into passes or the number of threads; attention
-/// blocks and delta-rule chunks lie at absolute multiples of 64. Decode steps use the recurrence instead of the
-/// chunk form: equal within rounding, not in bits.
+/// Batch invariance: a prefill pass starts at a multiple of 64 and is one function of the tokens. Each output
+/// element has one reduction order, whatever the pass length, the split into passes or the number of threads;
+/// attention blocks and delta-rule chunks lie at absolute multiples of 64. Decode steps use the recurrence
+/// instead of the chunk form: equal within rounding, not in bits.
 ///
-/// Where numbers are rounded (`Math::bf16`): the input rows of every matrix product (after norms, gates, SiLU·up),
-/// queries, and attention probabilities before they multiply V; K and V as they enter the cache. Everything else,
-/// the conv tail and the delta state included, is f32. `Math::f32` rounds nowhere.
+/// Where numbers are rounded (`Math::bf16`): the input rows of every matrix product (after norms, gates,
+/// SiLU·up), queries, and attention probabilities before they multiply V; K and V as they enter the cache.
+/// Everything else, the conv tail and the delta state included, is f32. `Math::f32` rounds nowhere.
 #pragma once
 
 #include <atomic>
@@ -50,8 +52,8 @@ struct Facts {
   Math math = Math::bf16;
 };
 
-/// One sequence: KV cache of the attention layers, delta state and conv tail of the others. Destroying the handle
-/// releases the memory. Must not outlive its device.
+/// One sequence: KV cache of the attention layers, delta state and conv tail of the others. Destroying the
+/// handle releases the memory. Must not outlive its device.
 class State {
  public:
   State() = default;
@@ -63,8 +65,8 @@ class State {
   virtual std::int64_t capacity() const = 0;  ///< tokens it can hold
 };
 
-/// A state as it was at `position()`, a multiple of 64. Immutable, may be restored any number of times and into any
-/// state of the same device with enough capacity. Must not outlive its device.
+/// A state as it was at `position()`, a multiple of 64. Immutable, may be restored any number of times and
+/// into any state of the same device with enough capacity. Must not outlive its device.
 class Snapshot {
  public:
   Snapshot() = default;
@@ -80,7 +82,8 @@ class Snapshot {
 struct Pass {
   State* state = nullptr;
   Phase phase = Phase::prefill;
-  std::span<const std::int32_t> ids;  ///< checked by the engine: non-empty, in the vocabulary; read before `begin` returns
+  std::span<const std::int32_t>
+      ids;  ///< checked by the engine: non-empty, in the vocabulary; read before `begin` returns
 };
 
 /// Rows of the pass, relative to its start.
@@ -114,12 +117,12 @@ class Device {
 
   /// Ids from this one on are padding rows of the vocabulary: never the argmax.
   virtual void set_vocab_limit(std::int32_t limit) = 0;
-  /// A flag that is looked at between tiles of work; once true, the pass throws base::Cancelled and its state may
-  /// only be cleared, restored or destroyed. May be null.
+  /// A flag that is looked at between tiles of work; once true, the pass throws base::Cancelled and its state
+  /// may only be cleared, restored or destroyed. May be null.
   virtual void set_stop(const std::atomic<bool>* stop) = 0;
 
-  /// Takes the ids in and prepares the pass. True: call the joints; false: everything up to `head` of the last row is
-  /// recorded and runs at `end`.
+  /// Takes the ids in and prepares the pass. True: call the joints; false: everything up to `head` of the
+  /// last row is recorded and runs at `end`.
   virtual bool begin(const Pass& pass) = 0;
   /// Residual stream = embedding rows.
   virtual void embed() = 0;

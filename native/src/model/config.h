@@ -56,8 +56,8 @@ Config read_config(const std::filesystem::path& folder);
 /// The same from text; `where` names its source in errors.
 Config parse_config(std::string_view text, std::string_view where);
 
-/// Ids that end a reply: of generation_config.json, else of config.json, else <|im_end|> and <|endoftext|> as far
-/// as the vocabulary reaches.
+/// Ids that end a reply: of generation_config.json, else of config.json, else <|im_end|> and <|endoftext|> as
+/// far as the vocabulary reaches.
 std::vector<std::int32_t> read_stop_ids(const std::filesystem::path& folder, const Config& config);
 
 }  // namespace aima::model

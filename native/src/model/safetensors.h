@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,16 +28,18 @@ struct Tensor {
   std::string_view file;  ///< name of the file, for messages
 };
 
-/// Checks a header and returns its tensors, with `data` pointing into `bytes` (the whole file). Throws base::Error
-/// (usage): file shorter than its header says, malformed or duplicate entries, offsets out of range, overlapping or
-/// with gaps, a size that does not follow from shape and dtype, bytes after the last tensor.
-std::map<std::string, Tensor, std::less<>> parse_safetensors(std::span<const std::byte> bytes, std::string_view file);
+/// Checks a header and returns its tensors, with `data` pointing into `bytes` (the whole file). Throws
+/// base::Error (usage): file shorter than its header says, malformed or duplicate entries, offsets out of
+/// range, overlapping or with gaps, a size that does not follow from shape and dtype, bytes after the last
+/// tensor.
+std::map<std::string, Tensor, std::less<>> parse_safetensors(std::span<const std::byte> bytes,
+                                                             std::string_view file);
 
 /// All tensors of a checkpoint folder, mapped.
 class Checkpoint {
  public:
-  /// model.safetensors, or the shards of model.safetensors.index.json. Throws base::Error (usage) when neither is
-  /// there, a shard is missing or broken, or the index does not agree with the shards.
+  /// model.safetensors, or the shards of model.safetensors.index.json. Throws base::Error (usage) when
+  /// neither is there, a shard is missing or broken, or the index does not agree with the shards.
   static Checkpoint open(const std::filesystem::path& folder);
 
   const Tensor* find(std::string_view name) const;

@@ -39,7 +39,7 @@ struct GdnWeights {
   Matrix a;
   Matrix b;
   Matrix out;
-  std::vector<float> conv;     ///< [channel][tap], tap 3 the newest token
+  std::vector<float> conv;     ///< [tap][channel], tap 3 the newest token
   std::vector<float> decay;    ///< −exp(A_log) per value head
   std::vector<float> dt_bias;  ///< per value head
   std::vector<float> norm;     ///< plain, of one value head
@@ -79,10 +79,12 @@ struct Weights {
   std::size_t copied_bytes = 0;
 };
 
-/// Finds every tensor of the text model, under `model.language_model.` or `model.`, and checks its shape. Vision
-/// (`model.visual.`) and MTP (`mtp.`) tensors are left alone; any other unknown tensor is an error, since it would
-/// change the result. Experts may be fused or split. Matrices stay in the mapped file where their dtype fits the
-/// math: bf16 always, f32 under Math::f32; others are converted into `copies`. `checkpoint` must outlive the result.
+/// Finds every tensor of the text model, under `model.language_model.` or `model.`, and checks its shape.
+/// Vision
+/// (`model.visual.`) and MTP (`mtp.`) tensors are left alone; any other unknown tensor is an error, since it
+/// would change the result. Experts may be fused or split. Matrices stay in the mapped file where their dtype
+/// fits the math: bf16 always, f32 under Math::f32; others are converted into `copies`. `checkpoint` must
+/// outlive the result.
 Weights bind_weights(const Checkpoint& checkpoint, const Config& config, Math math);
 
 }  // namespace aima::model

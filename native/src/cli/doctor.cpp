@@ -1,0 +1,35 @@
+#include <array>
+#include <iostream>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "doctor/doctor.h"
+
+namespace aima::cli {
+namespace {
+
+constexpr std::array<Option, 3> options = {{
+    {"json", "", "print aima/doctor/v1 as JSON"},
+    {"require-gpu", "", "no usable GPU is a failed check"},
+    {"kernels", "FILE", "examine this kernels library instead of the bundle's"},
+}};
+
+int run_command(const Arguments& arguments) {
+  doctor::DoctorOptions wanted;
+  wanted.json = arguments.has("json");
+  wanted.require_gpu = arguments.has("require-gpu");
+  if (const auto file = arguments.value("kernels")) wanted.kernels = *file;
+  return doctor::run_doctor(wanted, std::cout);
+}
+
+}  // namespace
+
+const Command doctor_command = {
+    .name = "doctor",
+    .summary = "Examine the host and the bundle, and say what to do where one lacks something",
+    .usage = "[--json]",
+    .options = options,
+    .notes = {},
+    .run = run_command};
+
+}  // namespace aima::cli

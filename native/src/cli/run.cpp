@@ -1,0 +1,96 @@
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+
+#include "base/build_info.h"
+#include "base/error.h"
+#include "cli/commands.h"
+
+namespace aima::cli {
+namespace {
+
+using base::Exit;
+
+constexpr std::array all_commands = {&generate_command, &chat_template_probe_command, &doctor_command};
+
+std::string overview() {
+  std::string text =
+      "Usage: aima-engine COMMAND [OPTIONS]\n\nInference of Qwen3.6-35B-A3B from a Hugging Face model "
+      "folder.\n\n"
+      "Commands:\n";
+  for (const Command* command : all_commands) {
+    text += "  " + std::string(command->name) + std::string(21 - command->name.size(), ' ') +
+            std::string(command->summary) + "\n";
+  }
+  text +=
+      "\nOptions:\n  --version     show the version\n  --build-info  show what this binary was built from, "
+      "as JSON\n"
+      "  --help        show this text, or a command's options\n\n"
+      "Exit codes: 0 done, 1 the work failed, 2 wrong usage or input file, 3 a check did not hold\n";
+  return text;
+}
+
+const Command& find_command(std::string_view name) {
+  std::array<std::string_view, all_commands.size() + 3> names{"--version", "--build-info", "--help"};
+  for (std::size_t i = 0; i < all_commands.size(); ++i) {
+    names[i + 3] = all_commands[i]->name;
+    if (name == all_commands[i]->name) return *all_commands[i];
+  }
+  const std::string_view near = base::nearest(name, names);
+  base::throw_usage({.what = "there is no command `" + std::string(name) + "`",
+                     .hint = near.empty() ? "`aima-engine --help` lists the commands"
+                                          : "did you mean `aima-engine " + std::string(near) + "`?"});
+}
+
+int dispatch(std::span<const std::string_view> words) {
+  if (words.empty())
+    base::throw_usage({.what = "no command is given", .hint = "`aima-engine --help` lists them"});
+  const std::string_view first = words.front();
+  const std::span<const std::string_view> rest = words.subspan(1);
+  if (first == "--help") {
+    write_out(overview());
+  } else if (first == "--version") {
+    write_out("aima-engine " + std::string(base::build_info().version) + "\n");
+  } else if (first == "--build-info") {
+    print_build_info();
+  } else {
+    const Command& command = find_command(first);
+    for (const std::string_view word : rest) {
+      if (word != "--help") continue;
+      write_out(help_of(command));
+      return 0;
+    }
+    return command.run(Arguments::parse(command, rest));
+  }
+  return 0;
+}
+
+int report(const char* text, Exit exit) {
+  std::fprintf(stderr, "error: %s\n", text);
+  return static_cast<int>(exit);
+}
+
+}  // namespace
+
+void write_out(std::string_view text) {
+  const bool written =
+      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  if (!written) base::throw_system("the output cannot be written", "stdout", errno);
+}
+
+int run(std::span<const std::string_view> words) {
+  try {
+    return dispatch(words);
+  } catch (const base::Error& error) {
+    return report(error.what(), error.exit());
+  } catch (const std::bad_alloc&) {
+    return report("out of memory", Exit::failed);
+  } catch (const std::exception& error) {
+    return report(error.what(), Exit::failed);
+  }
+}
+
+}  // namespace aima::cli

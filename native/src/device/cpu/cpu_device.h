@@ -1,0 +1,102 @@
+/// The CPU device: complete, the oracle for every other device, and a way to run anywhere.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "device/cpu/ops/attention.h"
+#include "device/cpu/ops/context.h"
+#include "device/cpu/ops/moe.h"
+#include "device/cpu/state.h"
+#include "device/device.h"
+#include "model/config.h"
+#include "model/weights.h"
+
+namespace aima::device::cpu {
+
+struct CpuOptions {
+  Math math = Math::bf16;
+  int threads = 0;           ///< 0: one per usable core
+  const Isa* isa = nullptr;  ///< null: the best that this processor has
+};
+
+/// The best table for this processor.
+const Isa& best_isa();
+
+class CpuDevice final : public Device {
+ public:
+  /// `config` and `weights` (bound for `options.math`) must outlive the device.
+  CpuDevice(const model::Config& config, const model::Weights& weights, const CpuOptions& options);
+
+  const Facts& facts() const override { return facts_; }
+  std::size_t workspace_bytes(std::int64_t tokens) const override;
+  void reserve(std::int64_t tokens) override;
+  std::size_t state_bytes(std::int64_t capacity) const override;
+  std::unique_ptr<State> create_state(std::int64_t capacity) override;
+  std::unique_ptr<Snapshot> snapshot(const State& state) override;
+  void restore(State& state, const Snapshot& snapshot) override;
+  void clear(State& state) override;
+  void set_vocab_limit(std::int32_t limit) override { vocab_limit_ = limit; }
+  void set_stop(const std::atomic<bool>* stop) override { pool_.set_stop(stop); }
+
+  bool begin(const Pass& pass) override;
+  void embed() override;
+  void mixer_in(int layer) override;
+  void gdn_mix(int layer) override;
+  void attention_mix(int layer) override;
+  void mixer_out(int layer) override;
+  void route(int layer) override;
+  void experts(int layer) override;
+  void head(Rows rows) override;
+  void end() override;
+  void read_logits(std::span<float> out) override;
+  std::int32_t read_argmax() override;
+
+ private:
+  /// Activations of a pass of up to `tokens` tokens. Names say what lies there in a GDN / an attention layer.
+  struct Workspace {
+    std::int64_t tokens = 0;
+    Buffer<std::int32_t> ids;
+    Buffer<float> residual;   ///< [T, hidden]
+    Buffer<float> normed;     ///< [T, hidden]: input of mixer, router and experts
+    Buffer<float> projected;  ///< u [T, conv width] / q and gate [T, 2 · query width]
+    Buffer<float> second;     ///< z [T, value width] / q [T, query width]
+    Buffer<float> small;      ///< a, b [T, value heads] each / k, v [T, kv width] each
+    Buffer<float> mixed;      ///< o [T, value width or query width]
+    Buffer<float> cos;        ///< [T, rotary / 2]
+    Buffer<float> sin;
+    Buffer<float> router;           ///< [T, experts]
+    Buffer<float> slot_weights;     ///< [T, k]
+    Buffer<std::int32_t> slot_ids;  ///< [T, k]
+    MoeWorkspace moe;
+  };
+
+  Mat view(Buffer<float>& buffer, std::int64_t cols, std::int64_t offset = 0) const {
+    return packed(buffer.data() + offset, tokens_, cols);
+  }
+  const model::LayerWeights& layer(int index) const {
+    return weights_.layers[static_cast<std::size_t>(index)];
+  }
+  Workspace make_workspace(std::int64_t tokens) const;
+
+  const model::Config& config_;
+  const model::Weights& weights_;
+  base::ThreadPool pool_;
+  Scratch scratch_;
+  Context context_;
+  StateLayout layout_;
+  MoeShape moe_shape_;
+  std::vector<std::int64_t> kind_index_;  ///< number of each layer among those of its kind
+  Facts facts_;
+  Workspace w_;
+  Buffer<float> logits_;  ///< [max_head_rows, vocab]
+  std::int64_t vocab_limit_;
+
+  CpuState* state_ = nullptr;  ///< of the pass
+  Phase phase_ = Phase::prefill;
+  std::int64_t tokens_ = 0;
+  std::int64_t head_rows_ = 0;
+};
+
+}  // namespace aima::device::cpu

@@ -1,0 +1,129 @@
+/// The joints inside a layer, each a few operations (ops/) in a row.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "device/cpu/cpu_device.h"
+#include "device/cpu/ops/gdn.h"
+#include "device/cpu/ops/gemm.h"
+#include "device/cpu/ops/norm.h"
+
+namespace aima::device::cpu {
+
+void CpuDevice::mixer_in(int index) {
+  const model::LayerWeights& l = layer(index);
+  const model::Config& c = config_;
+  const Mat x = view(w_.normed, c.hidden);
+  rms_norm(context_, view(w_.residual, c.hidden), l.input_norm.data(), c.eps, x);
+  if (l.gdn) {
+    const std::int64_t heads = c.gdn_value_heads;
+    const std::array<Product, 4> products = {{
+        {.x = x, .w = l.gdn->qkv, .y = view(w_.projected, c.conv_width())},
+        {.x = x, .w = l.gdn->z, .y = view(w_.second, c.gdn_value_width())},
+        {.x = x, .w = l.gdn->a, .y = view(w_.small, heads)},
+        {.x = x, .w = l.gdn->b, .y = view(w_.small, heads, tokens_ * heads)},
+    }};
+    gemm(context_, products);
+  } else {
+    const std::array<Product, 3> products = {{
+        {.x = x, .w = l.attention->q, .y = view(w_.projected, 2 * c.query_width())},
+        {.x = x, .w = l.attention->k, .y = view(w_.small, c.kv_width())},
+        {.x = x, .w = l.attention->v, .y = view(w_.small, c.kv_width(), tokens_ * c.kv_width())},
+    }};
+    gemm(context_, products);
+  }
+}
+
+void CpuDevice::gdn_mix(int index) {
+  const model::GdnWeights& weights = *layer(index).gdn;
+  const model::Config& c = config_;
+  const std::int64_t number = kind_index_[static_cast<std::size_t>(index)];
+  const Mat u = view(w_.projected, c.conv_width());
+  const Mat g = view(w_.small, c.gdn_value_heads);
+  const Mat beta = view(w_.small, c.gdn_value_heads, tokens_ * c.gdn_value_heads);
+  const Mat o = view(w_.mixed, c.gdn_value_width());
+  conv4_silu(context_, u, weights.conv.data(), state_->tail(number));
+  const float query_scale = 1.0F / std::sqrt(static_cast<float>(c.gdn_key_dim));
+  l2_norm_heads(context_, {u.data, u.rows, c.gdn_key_width(), u.stride}, c.gdn_key_dim, query_scale);
+  l2_norm_heads(context_, {u.data + c.gdn_key_width(), u.rows, c.gdn_key_width(), u.stride}, c.gdn_key_dim,
+                1.0F);
+  gdn_gates(context_, g, beta, weights.decay.data(), weights.dt_bias.data());
+  const Delta delta{.shape = {.key_heads = c.gdn_key_heads,
+                              .value_heads = c.gdn_value_heads,
+                              .key_dim = c.gdn_key_dim,
+                              .value_dim = c.gdn_value_dim},
+                    .qkv = u,
+                    .g = g,
+                    .beta = beta,
+                    .state = state_->delta(number),
+                    .o = o};
+  if (phase_ == Phase::prefill) {
+    delta_chunks(context_, delta);
+  } else {
+    delta_steps(context_, delta);
+  }
+  gated_rms_norm(context_, o, view(w_.second, c.gdn_value_width()), weights.norm.data(), c.eps,
+                 c.gdn_value_dim);
+}
+
+void CpuDevice::attention_mix(int index) {
+  const model::AttentionWeights& weights = *layer(index).attention;
+  const model::Config& c = config_;
+  const std::size_t pair = 2 * layout_.kv_bytes;
+  const auto number = static_cast<std::size_t>(kind_index_[static_cast<std::size_t>(index)]);
+  const KvBlocks kv{.blocks = state_->blocks(),
+                    .key_offset = number * pair,
+                    .value_offset = number * pair + layout_.kv_bytes,
+                    .dtype = context_.rounds() ? model::DType::bf16 : model::DType::f32,
+                    .kv_heads = c.kv_heads,
+                    .head_dim = c.head_dim};
+  const Mat qg = view(w_.projected, 2 * c.query_width());
+  const Mat q = view(w_.second, c.query_width());
+  const Mat o = view(w_.mixed, c.query_width());
+  const HeadInputs inputs{.qg = qg,
+                          .k = view(w_.small, c.kv_width()),
+                          .v = view(w_.small, c.kv_width(), tokens_ * c.kv_width()),
+                          .q_norm = weights.q_norm.data(),
+                          .k_norm = weights.k_norm.data(),
+                          .eps = c.eps,
+                          .cos = view(w_.cos, c.rotary_dim / 2),
+                          .sin = view(w_.sin, c.rotary_dim / 2)};
+  attention_heads(context_, inputs, state_->position(), kv, q);
+  attention(context_, q, state_->position(), kv, o);
+  output_gate(context_, qg, c.head_dim, o);
+}
+
+void CpuDevice::mixer_out(int index) {
+  const model::LayerWeights& l = layer(index);
+  const model::Matrix& weights = l.gdn ? l.gdn->out : l.attention->out;
+  const Mat product = view(w_.normed, config_.hidden);
+  const Mat residual = view(w_.residual, config_.hidden);
+  gemm(context_, {.x = view(w_.mixed, weights.cols), .w = weights, .y = product});
+  for_ranges(context_, tokens_, 16, [&](std::int64_t first, std::int64_t last, int) {
+    const std::int64_t at = first * config_.hidden;
+    context_.isa.axpy(residual.data + at, 1.0F, product.data + at, (last - first) * config_.hidden);
+  });
+}
+
+void CpuDevice::route(int index) {
+  const model::LayerWeights& l = layer(index);
+  const Mat x = view(w_.normed, config_.hidden);
+  const Mat logits = view(w_.router, config_.experts);
+  rms_norm(context_, view(w_.residual, config_.hidden), l.post_norm.data(), config_.eps, x);
+  gemm(context_, {.x = x, .w = l.moe.router, .y = logits});
+  route_top_k(context_, logits, config_.experts_per_token, w_.slot_ids.data(), w_.slot_weights.data());
+}
+
+void CpuDevice::experts(int index) {
+  const std::int64_t k = config_.experts_per_token;
+  const std::int64_t most = w_.moe.shared_gate.size();
+  for (std::int64_t first = 0; first < tokens_; first += most) {
+    const std::int64_t count = std::min(most, tokens_ - first);
+    const std::int64_t at = first * config_.hidden;
+    run_experts(context_, moe_shape_, layer(index).moe, packed(w_.normed.data() + at, count, config_.hidden),
+                w_.slot_ids.data() + first * k, w_.slot_weights.data() + first * k, w_.moe,
+                packed(w_.residual.data() + at, count, config_.hidden));
+  }
+}
+
+}  // namespace aima::device::cpu

@@ -1,0 +1,80 @@
+#include "engine/passes.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/error.h"
+
+namespace aima::engine {
+namespace {
+
+void run_layers(device::Device& device, const model::Config& config) {
+  device.embed();
+  for (int layer = 0; layer < static_cast<int>(config.layers.size()); ++layer) {
+    device.mixer_in(layer);
+    if (config.layers[static_cast<std::size_t>(layer)] == model::LayerKind::gdn) {
+      device.gdn_mix(layer);
+    } else {
+      device.attention_mix(layer);
+    }
+    device.mixer_out(layer);
+    device.route(layer);
+    device.experts(layer);
+  }
+}
+
+void run_heads(device::Device& device, const model::Config& config, std::int64_t tokens,
+               const LogitsSink& sink) {
+  if (!sink) {
+    device.head({.first = tokens - 1, .count = 1});
+    return;
+  }
+  std::vector<float> rows;
+  for (std::int64_t first = 0; first < tokens; first += device::max_head_rows) {
+    const std::int64_t count = std::min(device::max_head_rows, tokens - first);
+    device.head({.first = first, .count = count});
+    rows.resize(static_cast<std::size_t>(count * config.vocab));
+    device.read_logits(rows);
+    sink(rows);
+  }
+}
+
+}  // namespace
+
+std::vector<std::int64_t> buckets(std::int64_t context_tokens) {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t size = 1024; size < context_tokens; size *= 2) sizes.push_back(size);
+  sizes.push_back(context_tokens);
+  return sizes;
+}
+
+std::vector<PassPlan> plan_passes(std::int64_t start, std::int64_t count, std::int64_t context_tokens) {
+  if (context_tokens < device::block_tokens || context_tokens % device::block_tokens != 0 ||
+      context_tokens > max_context_tokens || start % device::block_tokens != 0) {
+    throw base::Error({.what = "passes must start on, and be at most, multiples of 64 tokens up to 8192"});
+  }
+  const std::vector<std::int64_t> sizes = buckets(context_tokens);
+  std::vector<PassPlan> passes;
+  for (const std::int64_t end = start + count; start < end;) {
+    const std::int64_t tokens = std::min(context_tokens, end - start);
+    passes.push_back({.start = start, .tokens = tokens, .bucket = *std::ranges::lower_bound(sizes, tokens)});
+    start += tokens;
+  }
+  return passes;
+}
+
+void run_pass(device::Device& device, const model::Config& config, const device::Pass& pass,
+              const LogitsSink& sink) {
+  const bool recorded = !device.begin(pass);
+  if (!recorded) {
+    run_layers(device, config);
+    run_heads(device, config, static_cast<std::int64_t>(pass.ids.size()), sink);
+  }
+  device.end();
+  if (!recorded || !sink) return;
+  std::vector<float> row(static_cast<std::size_t>(config.vocab));
+  device.read_logits(row);
+  sink(row);
+}
+
+}  // namespace aima::engine

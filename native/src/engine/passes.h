@@ -1,0 +1,41 @@
+/// How a prompt is cut into prefill passes, and one forward pass through the device's joints.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "device/device.h"
+#include "model/config.h"
+
+namespace aima::engine {
+
+/// The largest prefill pass there is, and the default of `--context-tokens`.
+inline constexpr std::int64_t max_context_tokens = 8192;
+
+/// One prefill pass: `tokens` tokens from `start` on, in the workspace of `bucket` tokens.
+struct PassPlan {
+  std::int64_t start = 0;
+  std::int64_t tokens = 0;
+  std::int64_t bucket = 0;
+
+  bool operator==(const PassPlan&) const = default;
+};
+
+/// The workspace sizes for passes of up to `context_tokens` tokens: 1024, 2048, 4096, 8192 as far as they are
+/// smaller, then `context_tokens` itself, ascending.
+std::vector<std::int64_t> buckets(std::int64_t context_tokens);
+
+/// Cuts tokens start .. start+count-1 (`start` a multiple of 64) into passes of the largest bucket, and a
+/// last one in the smallest bucket that holds it. Token counts are exact: nothing is padded.
+std::vector<PassPlan> plan_passes(std::int64_t start, std::int64_t count, std::int64_t context_tokens);
+
+/// Takes whole rows of logits, [rows, vocab] f32, in the order of the tokens.
+using LogitsSink = std::function<void(std::span<const float>)>;
+
+/// Runs `pass` through every layer, then the head: of the last row alone, or of all rows when there is a
+/// `sink`.
+void run_pass(device::Device& device, const model::Config& config, const device::Pass& pass,
+              const LogitsSink& sink);
+
+}  // namespace aima::engine
