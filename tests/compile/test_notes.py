@@ -41,7 +41,7 @@ def test_host_objects_are_refused() -> None:
         read_cubin(bytes(image))
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(st.data())
 def test_damage_is_one_kind_of_error(data: st.DataObject) -> None:
     image = bytearray(code_object())
