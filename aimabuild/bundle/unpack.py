@@ -17,12 +17,13 @@ from typing import IO
 import zstandard
 
 from aimabuild.base.errors import AimaError
-from aimabuild.bundle.archive import BLOCK, header_of, info_of, padded
+from aimabuild.bundle.archive import BLOCK, header_of, info_of, padded, rounded
 from aimabuild.bundle.entries import FILE, FOLDER, LINK, Entry, safe_path, safe_target
 
 MAX_TAR = 64 << 30
 _MAX_NAME = 4096
 _CHUNK = 1 << 20
+_INPUT = 4096
 _LONG = {tarfile.GNUTYPE_LONGNAME: "name", tarfile.GNUTYPE_LONGLINK: "linkname"}
 _KINDS = {tarfile.REGTYPE: FILE, tarfile.AREGTYPE: FILE, tarfile.DIRTYPE: FOLDER, tarfile.SYMTYPE: LINK}
 
@@ -39,7 +40,7 @@ class Member:
 class TarReader:
     """Members of a tar in order. Between two of them, `content` gives the bytes of the current one."""
 
-    def __init__(self, source: IO[bytes], announced: int) -> None:
+    def __init__(self, source: _Frame, announced: int) -> None:
         self.size = 0
         self.top = ""
         self._source = source
@@ -86,12 +87,12 @@ class TarReader:
             if member is None:
                 break
             yield member
-        # The rest is padding, to the end that was announced.
-        while self.size < self._announced:
-            if self._read(min(_CHUNK, self._announced - self.size)).strip(b"\0"):
-                raise tarfile.ReadError("there is something behind its end")
-        if self._source.read(1):
-            raise tarfile.ReadError("it is longer than it says")
+        # One end block was read. Another follows, and padding to a whole record.
+        end = rounded(self.size + BLOCK, tarfile.RECORDSIZE)
+        if end != self._announced:
+            raise tarfile.ReadError(f"it has {self._announced} bytes, not {end}")
+        if self._read(end - self.size).strip(b"\0"):
+            raise tarfile.ReadError("there is something behind its end")
 
     def _member(self) -> Member | None:
         blocks = self._read(BLOCK)
@@ -145,6 +146,32 @@ class TarReader:
         return None if same else "has a header that aimabuild does not write (owner, time or other fields)"
 
 
+class _Frame:
+    """The content of one zstd frame, fed in small pieces, since each may stand for 30,000 times as much."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._frame = zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj()
+        self._ready = memoryview(b"")
+
+    def read(self, size: int) -> bytes:
+        """Up to `size` bytes; nothing at the end of the frame."""
+        while not self._ready and not self._frame.eof:
+            data = self._file.read(_INPUT)
+            if not data:
+                raise tarfile.ReadError("it is cut short")
+            self._ready = memoryview(self._frame.decompress(data))
+        part, self._ready = bytes(self._ready[:size]), self._ready[size:]
+        return part
+
+    def finish(self) -> None:
+        """The frame, its checksum included, must end here, and the file with it."""
+        if self.read(1):
+            raise tarfile.ReadError("it is longer than it says")
+        if self._frame.unused_data or self._file.read(1):
+            raise tarfile.ReadError("there is something behind its end")
+
+
 @contextmanager
 def open_archive(archive: Path) -> Iterator[TarReader]:
     """The tar inside an archive. AimaError for one that is damaged or goes on behind its end."""
@@ -156,10 +183,9 @@ def open_archive(archive: Path) -> Iterator[TarReader]:
             if not 0 < announced <= MAX_TAR:
                 why = f"it must state its size, of at most {MAX_TAR} bytes"
                 raise AimaError("the archive cannot be read", where=str(archive), why=why)
-            decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 27)
-            # A second frame would be read as more of the tar, and found by its size.
-            with decompressor.stream_reader(file, read_across_frames=True) as plain:
-                yield TarReader(plain, int(announced))
+            frame = _Frame(file)
+            yield TarReader(frame, int(announced))
+            frame.finish()
     except OSError as error:
         why = error.strerror or str(error)
         raise AimaError("the archive cannot be read", where=str(archive), why=why) from None
