@@ -58,12 +58,12 @@ def _host_mirrors(apt: Path) -> Iterator[str]:
             _deb822(text) if file.suffix == ".sources" else _one_line(text) if file.suffix == ".list" else ()
         )
         for uri, suites, components in entries:
-            if _is_archive(uri, suites, components):
+            if _is_archive(suites, components):
                 yield from _expand(uri)
 
 
-def _is_archive(uri: str, suites: Sequence[str], components: Sequence[str]) -> bool:
-    if "security" in uri or "main" not in components:
+def _is_archive(suites: Sequence[str], components: Sequence[str]) -> bool:
+    if "main" not in components:
         return False
     return any(re.sub(r"-(updates|backports|proposed-updates)$", "", suite) in _RELEASES for suite in suites)
 

@@ -55,12 +55,12 @@ def test_a_tree_below_usr_is_found(tmp_path: Path) -> None:
 
 def test_the_record_follows_content_not_place(tmp_path: Path) -> None:
     first = make_rocm(tmp_path / "a")
+    (first / "include/hip/a.h").write_text("// same place in the order under either name")
     second = Path(shutil.copytree(first, tmp_path / "deep/b"))
     assert open_rocm(first)[1] == open_rocm(second)[1]
     (second / BITCODE[0] / "ocml.bc").write_bytes(b"other")
     third = Path(shutil.copytree(first, tmp_path / "c"))
-    (third / "include/hip/hip_runtime.h").rename(third / "include/hip/renamed.h")
-    (third / "include/hip/hip_runtime.h").touch()
+    (third / "include/hip/a.h").rename(third / "include/hip/b.h")
     assert len({open_rocm(tree)[1] for tree in (first, second, third)}) == 3
 
 
