@@ -112,7 +112,7 @@ def check(kernel: Kernel, runner: Any, fills: dict[str, Any]) -> dict[str, Any]:
     """Run the first workgroup of one kernel and compare."""
     rows, columns = first_block(kernel)
     tokens = min(max(rows - 3, 1), kernel.tokens[1])
-    case = make_case(kernel, tokens)
+    case = make_case(kernel, tokens, columns=columns)
     args = filled(case, fills[kernel.id]) if kernel.spec["fill"] else plain(case)
     record = kernel.record
     start = time.monotonic()

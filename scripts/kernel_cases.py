@@ -188,7 +188,8 @@ class RmsNorm(Case):
 
     EPS = 1e-6
 
-    def __init__(self, kernel: Kernel, tokens: int, seed: int) -> None:
+    def __init__(self, kernel: Kernel, tokens: int, seed: int, columns: int | None) -> None:
+        del columns
         n = int(kernel.spec["dims"]["n"])
         x = normal(seed, (tokens, n)) * np.float32(3)
         w = to_bf16(normal(seed + 1, (n,)) * np.float32(0.5))
@@ -208,10 +209,10 @@ class RmsNorm(Case):
 class Gemm(Case):
     """E = A B^T"""
 
-    def __init__(self, kernel: Kernel, tokens: int, seed: int) -> None:
+    def __init__(self, kernel: Kernel, tokens: int, seed: int, columns: int | None) -> None:
         n, k = int(kernel.spec["dims"]["n"]), int(kernel.spec["dims"]["k"])
         a = to_bf16(normal(seed, (tokens, k + 16)))
-        b = to_bf16(normal(seed + 1, (n, k)))
+        b = to_bf16(normal(seed + 1, (n if columns is None else columns, k)))
         arrays = {"a": a, "b": b, "e": _out_buffer(kernel, tokens, n + 16)}
         super().__init__(kernel, tokens, arrays, {"stride_a": k + 16, "stride_e": n + 16})
 
@@ -229,12 +230,15 @@ class Gemm(Case):
 _CASES: dict[str, type[RmsNorm | Gemm]] = {"rms_norm": RmsNorm, "gemm": Gemm}
 
 
-def make_case(kernel: Kernel, tokens: int, seed: int = 1) -> Case:
-    """A case whose first rows and weights are the same for every number of tokens and every tile."""
+def make_case(kernel: Kernel, tokens: int, *, seed: int = 1, columns: int | None = None) -> Case:
+    """A case whose first rows and weights are the same for every number of tokens and every tile.
+
+    columns: make weights for the first columns of the result only, where no others will be computed.
+    """
     op = kernel.spec["op"]
     if op not in _CASES:
         raise SystemExit(f"{kernel.id}: no reference for the operation `{op}`")
-    return _CASES[op](kernel, tokens, seed)
+    return _CASES[op](kernel, tokens, seed, columns)
 
 
 def poison(case: Case) -> None:

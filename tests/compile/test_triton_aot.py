@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -179,3 +181,19 @@ def test_the_step_writes_object_and_record(tmp_path: Path, toolchain: Toolchain)
     record = json.loads(path.with_name("record.json").read_text())
     assert record["bytes"] == path.with_name("kernel.co").stat().st_size
     assert (record["symbol"], record["block"]) == ("aima_rms_norm_triton_n128_f32_bf16_t1", [32, 1, 1])
+
+
+def test_the_bundled_runtime_knows_the_object(tmp_path: Path, toolchain: Toolchain) -> None:
+    """Triton writes a target name of its own into the notes; the runtime goes by the ELF header."""
+    path = rendered(tmp_path, NORM)
+    image, probe = path.with_name("kernel.co"), tmp_path / "probe"
+    image.write_bytes(compiled(path, toolchain).image)
+    env = {"PATH": os.defpath, "HOME": str(tmp_path), "ZIG_GLOBAL_CACHE_DIR": str(toolchain.zig_cache)}
+    env["ZIG_LOCAL_CACHE_DIR"] = str(tmp_path / "zig")
+    source = Path(__file__).with_name("comgr_probe.c")
+    cc = [str(toolchain.zig), "cc", "-target", "x86_64-linux-gnu.2.28", "-I", str(toolchain.hip_include)]
+    subprocess.run([*cc, str(source), "-o", str(probe), "-ldl"], env=env, check=True)
+    loader = [str(toolchain.hip_runtime_loader), "--inhibit-cache", "--library-path"]
+    command = [*loader, str(toolchain.hip_runtime_lib), str(probe), str(image)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "amdgcn-amd-amdhsa--gfx1151 aima_rms_norm_triton_n128_f32_bf16_t1\n"
