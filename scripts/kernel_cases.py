@@ -12,6 +12,7 @@ import json
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,12 @@ def normal(seed: int, shape: tuple[int, ...]) -> Array:
     return np.random.default_rng(seed).standard_normal(shape, np.float32)
 
 
+@lru_cache(maxsize=2)
+def weights(seed: int, shape: tuple[int, ...]) -> Array:
+    """bf16 weights; the largest take seconds to make, so that the last ones are kept."""
+    return to_bf16(normal(seed, shape))
+
+
 class Case:
     """One run: `arrays` by argument name (bits), `scalars` by name, `output` the array that is written."""
 
@@ -152,14 +159,15 @@ class Case:
 
     def _errors(self, rows: Array, columns: slice) -> tuple[float, float, float]:
         expected, allowed = self.reference(rows, columns)
-        found = self.values(rows, columns).astype(np.float64)
+        with np.errstate(invalid="ignore"):  # the pattern of untouched memory is a signalling NaN
+            found = self.values(rows, columns).astype(np.float64)
         if not np.array_equal(np.isfinite(expected), np.isfinite(found)):
             return float("inf"), float("inf"), float("inf")
         special = ~np.isfinite(expected)
         if not np.array_equal(expected[special], found[special], equal_nan=True):
             return float("inf"), float("inf"), float("inf")
         keep = ~special
-        error = np.abs(expected - found)[keep]
+        error = np.abs(expected[keep] - found[keep])
         scale = np.maximum(np.abs(expected[keep]), 1e-30)
         peak = max(float(np.abs(expected[keep]).max(initial=0)), 1e-30)
         # The relative error of results near zero says nothing: only those above a hundredth of the largest
@@ -212,7 +220,7 @@ class Gemm(Case):
     def __init__(self, kernel: Kernel, tokens: int, seed: int, columns: int | None) -> None:
         n, k = int(kernel.spec["dims"]["n"]), int(kernel.spec["dims"]["k"])
         a = to_bf16(normal(seed, (tokens, k + 16)))
-        b = to_bf16(normal(seed + 1, (n if columns is None else columns, k)))
+        b = weights(seed + 1, (n if columns is None else columns, k))
         arrays = {"a": a, "b": b, "e": _out_buffer(kernel, tokens, n + 16)}
         super().__init__(kernel, tokens, arrays, {"stride_a": k + 16, "stride_e": n + 16})
 
