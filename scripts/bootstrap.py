@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OLDEST = (3, 11)
 MARKER = "aimabuild-venv"  # says that the folder is ours to clear
 STAMP = "aimabuild-stamp.json"
+FIELDS = ("name", "version", "groups", "hashes")
 
 
 class BootstrapError(Exception):
@@ -77,12 +78,13 @@ def prepare(venv: Path, lock: Path, wanted: set[str]) -> None:
 
 
 def read_packages(lock: Path) -> list[dict[str, Any]]:
-    """The `python` section of the lock file."""
+    """What matters here of the lock file's `python` section."""
     try:
-        packages: list[dict[str, Any]] = json.loads(lock.read_text(encoding="utf-8"))["python"]["packages"]
+        packages = json.loads(lock.read_text(encoding="utf-8"))["python"]["packages"]
+        rows = [{name: package[name] for name in FIELDS} for package in packages]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BootstrapError(f"{lock}: the lock file cannot be read: {error!r}") from error
-    return packages
+    return rows
 
 
 def key_of(packages: list[dict[str, Any]]) -> str:
