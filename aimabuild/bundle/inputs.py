@@ -102,9 +102,9 @@ def inputs_of(result: BuildResult, bundle: Bundle, toolchain: Toolchain, root: P
         build_info=result.build_info,
         licence=root / "LICENSE",
         notice=root / "NOTICE",
-        runtime=_runtime(toolchain) if bundle.libc == "bundled" else None,
+        runtime=runtime_of(toolchain) if bundle.libc == "bundled" else None,
         contains_engine=_engine_owners(toolchain, versions),
-        contains_launcher=(_musl(toolchain, versions),),
+        contains_launcher=(musl(toolchain, versions),),
         contains_kernels=_kernel_owners(toolchain, versions, compilers, result.plan.target),
         toolchain={
             "digest": toolchain.digest,
@@ -123,7 +123,8 @@ def inputs_of(result: BuildResult, bundle: Bundle, toolchain: Toolchain, root: P
     )
 
 
-def _runtime(toolchain: Toolchain) -> Runtime:
+def runtime_of(toolchain: Toolchain) -> Runtime:
+    """The locked HIP runtime with its C library, and who owns each of its files."""
     index = toolchain.index("hip-runtime")
     packages = {entry.source for entry in index.values()}
     owners = {source: _package(toolchain.hip_runtime, source) for source in packages}
@@ -148,7 +149,8 @@ def _debian(toolchain: Toolchain, part: str, name: str) -> Owner:
     return _package(toolchain.trees[part], source)
 
 
-def _musl(toolchain: Toolchain, versions: Mapping[str, str]) -> Owner:
+def musl(toolchain: Toolchain, versions: Mapping[str, str]) -> Owner:
+    """The C library inside the launcher."""
     text = toolchain.zig.parent / "lib/libc/musl/COPYRIGHT"
     return Owner("musl", f"of ziglang {versions['ziglang']}", "MIT", text)
 

@@ -37,6 +37,8 @@ def closure(reporter: Reporter, path: Path, folders: tuple[Path, ...], as_json: 
     from aimabuild.bundle.contents import ENGINE, LOADER
     from aimabuild.elf.resolve import Process, SearchPath
 
+    if not path.exists():
+        raise UsageError("no such file or folder", where=str(path))
     if path.is_dir():
         loader = path / LOADER
         search = SearchPath((path / "lib", *folders), confine=path if not folders else None)
