@@ -17,8 +17,9 @@ from aimabuild.base.files import sha256_bytes
 from aimabuild.compile.cubin import read_cubin
 from aimabuild.compile.isa import main_form, matrix_ops
 from aimabuild.compile.notes import KernelNotes, read_code_object
-from aimabuild.compile.resources import MACHINES, Resources, half, occupancy
+from aimabuild.compile.resources import MACHINES, Machine, Resources, half, occupancy
 from aimabuild.compile.spec import KernelSpec, SpecArg, read_json
+from aimabuild.schema.targets import TARGETS
 
 SCHEMA = "aimabuild/kernel-record/v1"
 HIDDEN = "hidden"
@@ -170,6 +171,58 @@ def _threads(spec: KernelSpec, stated: int, made: Made) -> tuple[int, int, int]:
     return (made.threads, 1, 1)
 
 
+@dataclass(frozen=True)
+class _Facts:
+    """What an object states, in one form for both vendors. Bytes; `registers` a lane, `frame` a lane."""
+
+    machine: Machine
+    threads: int
+    kernarg_size: int
+    args: list[tuple[int, int]]
+    registers: int
+    scalars: int
+    spills: tuple[int, int]
+    frame: int
+    lds: int
+    wave_size: int
+    code_bytes: int
+
+
+def _record(spec: KernelSpec, image: bytes, disassembly: str, made: Made, facts: _Facts) -> Record:
+    waves = -(-made.threads // facts.wave_size)
+    lds = max(facts.lds, made.lds_dynamic)
+    per_simd, limiter = occupancy(facts.machine, registers=facts.registers, lds=lds, waves_per_group=waves)
+    ops = matrix_ops(disassembly)
+    resources = Resources(
+        vgpr=facts.registers,
+        sgpr=facts.scalars,
+        vgpr_spills=facts.spills[0],
+        sgpr_spills=facts.spills[1],
+        scratch=facts.frame,
+        lds_static=facts.lds,
+        lds_dynamic=made.lds_dynamic,
+        waves_per_group=waves,
+        occupancy=per_simd,
+        limiter=limiter,
+        wmma=ops.total(),
+        wmma_shape=main_form(ops),
+        code_bytes=facts.code_bytes,
+    )
+    return Record(
+        id=spec.id,
+        sha256=sha256_bytes(image),
+        bytes=len(image),
+        symbol=spec.symbol,
+        kernarg_size=facts.kernarg_size,
+        args=match_args(spec, facts.args, hidden=made.hidden, kernarg_size=facts.kernarg_size),
+        block=_threads(spec, facts.threads, made),
+        lds_bytes=made.lds_dynamic,
+        wave_size=facts.wave_size,
+        resources=resources,
+        compiler=made.compiler,
+    )
+
+
 def amd_record(spec: KernelSpec, image: bytes, disassembly: str, made: Made) -> Record:
     """The record of an AMD code object. Raises `AimaError` when it is not what the spec asks for."""
     code_object = read_code_object(image)
@@ -184,42 +237,20 @@ def amd_record(spec: KernelSpec, image: bytes, disassembly: str, made: Made) -> 
     notes = code_object.kernels[spec.symbol]
     _check_kinds(spec, notes, made.hidden)
     machine = MACHINES[spec.target]
-    waves = -(-made.threads // notes.wave_size)
-    per_simd, limiter = occupancy(
-        machine if notes.workgroup_processor else half(machine),
-        registers=notes.vgpr,
-        lds=max(notes.lds, made.lds_dynamic),
-        waves_per_group=waves,
-    )
-    ops = matrix_ops(disassembly)
-    found = [(arg.offset, arg.size) for arg in notes.args]
-    return Record(
-        id=spec.id,
-        sha256=sha256_bytes(image),
-        bytes=len(image),
-        symbol=spec.symbol,
+    facts = _Facts(
+        machine=machine if notes.workgroup_processor else half(machine),
+        threads=notes.max_threads,
         kernarg_size=notes.kernarg_size,
-        args=match_args(spec, found, hidden=made.hidden, kernarg_size=notes.kernarg_size),
-        block=_threads(spec, notes.max_threads, made),
-        lds_bytes=made.lds_dynamic,
+        args=[(arg.offset, arg.size) for arg in notes.args],
+        registers=notes.vgpr,
+        scalars=notes.sgpr,
+        spills=(notes.vgpr_spills, notes.sgpr_spills),
+        frame=notes.scratch,
+        lds=notes.lds,
         wave_size=notes.wave_size,
-        resources=Resources(
-            vgpr=notes.vgpr,
-            sgpr=notes.sgpr,
-            vgpr_spills=notes.vgpr_spills,
-            sgpr_spills=notes.sgpr_spills,
-            scratch=notes.scratch,
-            lds_static=notes.lds,
-            lds_dynamic=made.lds_dynamic,
-            waves_per_group=waves,
-            occupancy=per_simd,
-            limiter=limiter,
-            wmma=ops.total(),
-            wmma_shape=main_form(ops),
-            code_bytes=notes.code_bytes,
-        ),
-        compiler=made.compiler,
+        code_bytes=notes.code_bytes,
     )
+    return _record(spec, image, disassembly, made, facts)
 
 
 def nvidia_record(spec: KernelSpec, image: bytes, disassembly: str, made: Made) -> Record:
@@ -228,37 +259,20 @@ def nvidia_record(spec: KernelSpec, image: bytes, disassembly: str, made: Made) 
     if f"sm_{cubin.compute}" != spec.target:
         raise AimaError(f"the object is for sm_{cubin.compute}, not {spec.target}", where=spec.id)
     if cubin.symbol != spec.symbol:
-        raise AimaError(f"the object lacks the kernel `{spec.symbol}`", where=spec.id, why=cubin.symbol)
-    machine = MACHINES[spec.target]
-    waves = -(-made.threads // 32)
-    lds = max(cubin.shared, made.lds_dynamic)
-    per_simd, limiter = occupancy(machine, registers=cubin.registers, lds=lds, waves_per_group=waves)
-    ops = matrix_ops(disassembly)
-    found = [(param.offset, param.size) for param in cubin.params]
-    return Record(
-        id=spec.id,
-        sha256=sha256_bytes(image),
-        bytes=len(image),
-        symbol=spec.symbol,
+        raise AimaError(
+            f"the object lacks the kernel `{spec.symbol}`", where=spec.id, why=f"it holds {cubin.symbol}"
+        )
+    facts = _Facts(
+        machine=MACHINES[spec.target],
+        threads=cubin.block[0] if cubin.block else made.threads,
         kernarg_size=cubin.param_size,
-        args=match_args(spec, found, hidden=made.hidden, kernarg_size=cubin.param_size),
-        block=_threads(spec, cubin.block[0] if cubin.block else made.threads, made),
-        lds_bytes=made.lds_dynamic,
-        wave_size=32,
-        resources=Resources(
-            vgpr=cubin.registers,
-            sgpr=0,
-            vgpr_spills=-(-cubin.frame // 4),
-            sgpr_spills=0,
-            scratch=cubin.frame,
-            lds_static=cubin.shared,
-            lds_dynamic=made.lds_dynamic,
-            waves_per_group=waves,
-            occupancy=per_simd,
-            limiter=limiter,
-            wmma=ops.total(),
-            wmma_shape=main_form(ops),
-            code_bytes=cubin.code_bytes,
-        ),
-        compiler=made.compiler,
+        args=[(param.offset, param.size) for param in cubin.params],
+        registers=cubin.registers,
+        scalars=0,
+        spills=(-(-cubin.frame // 4), 0),
+        frame=cubin.frame,
+        lds=cubin.shared,
+        wave_size=TARGETS[spec.target].wave_size,
+        code_bytes=cubin.code_bytes,
     )
+    return _record(spec, image, disassembly, made, facts)
