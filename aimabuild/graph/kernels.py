@@ -46,7 +46,8 @@ def kernel_rules(recipe: Recipe, layout: Layout, tools: Tools, root: Path, diges
     table_c = f"{cc} -std=c11 -Wall -Wextra -Werror -MD -MF $out.d -MT $out -c $in {_WHOLE}"
     exports = f"-Wl,--version-script={layout.base}/kernels.map"
     soname = f"-Wl,-soname,{Path(layout.kernels_library).name}"
-    link = f"{quote(tools.zig)} c++ -target {host_target(recipe)} -shared -s {exports} {soname}"
+    link = f"{quote(tools.zig)} cc -target {host_target(recipe)} -shared -s -Wl,--no-undefined"
+    link += f" {exports} {soname}"
     return [
         Rule(
             "triton",
