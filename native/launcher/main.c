@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,18 +49,21 @@ static char* root_around(const char* path) {
 
 static char* find_root(void) {
   char exe[PATH_MAX];
+  errno = 0;
   const ssize_t length = readlink("/proc/self/exe", exe, sizeof exe - 1);
-  const int error = errno;
+  bool too_long = errno == ENAMETOOLONG;
   if (length > 0) {
     exe[length] = '\0';
     char* const root = root_around(exe);
     if (root) return root;
   }
   const char* const started = (const char*)getauxval(AT_EXECFN);
+  errno = 0;
   char* const real = started ? realpath(started, NULL) : NULL;
+  too_long = too_long || errno == ENAMETOOLONG;
   char* const root = real ? root_around(real) : NULL;
   if (root) return root;
-  if (length < 0 && (error == ENAMETOOLONG || errno == ENAMETOOLONG)) {
+  if (length < 0 && too_long) {
     fail(EXIT_WORK_FAILED, "the bundle's path is too long", NULL, NULL, "move it to a shorter path");
   }
   fail(EXIT_WORK_FAILED, "no bundle around this program", length > 0 ? exe : started,

@@ -273,6 +273,24 @@ def test_a_broken_bundle_says_so(plant: Any, words: str, bundle: Path) -> None:
     assert done.stderr.startswith("error: ")
 
 
+def test_a_file_system_that_forbids_programs(bundle: Path, tmp_path: Path) -> None:
+    """lib/ alone is mounted noexec: the loader would say "failed to map segment", far from the cause."""
+    shutil.copytree(bundle / "lib", tmp_path / "lib", symlinks=True)
+    mount = 'mount -t tmpfs -o noexec none "$1/lib" && cp -a "$2/." "$1/lib" || exit 77'
+    script = f'{mount}; exec "$1/bin/aima-engine"'
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", script, "sh", str(bundle), str(tmp_path / "lib")],
+        capture_output=True,
+        text=True,
+        env=BARE,
+    )
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip("no mount namespaces here")
+    assert done.returncode == 1
+    assert "mounted with `noexec`" in done.stderr
+    assert str(bundle / "lib") in done.stderr
+
+
 def test_a_path_that_is_too_long(small_bundle: Path, tmp_path: Path) -> None:
     fd = os.open(tmp_path, os.O_PATH)
     try:
