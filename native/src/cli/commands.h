@@ -6,6 +6,7 @@
 namespace aima::cli {
 
 extern const Command generate_command;
+extern const Command tokenizer_probe_command;
 extern const Command doctor_command;
 extern const Command chat_template_probe_command;
 

@@ -8,10 +8,11 @@
 namespace aima::cli {
 namespace {
 
-constexpr std::array<Option, 3> options = {{
+constexpr std::array<Option, 4> options = {{
     {"json", "", "print aima/doctor/v1 as JSON"},
     {"require-gpu", "", "no usable GPU is a failed check"},
     {"kernels", "FILE", "examine this kernels library instead of the bundle's"},
+    {"sysroot", "DIR", "look for /sys, /proc, /dev and /etc below DIR"},
 }};
 
 int run_command(const Arguments& arguments) {
@@ -19,6 +20,7 @@ int run_command(const Arguments& arguments) {
   wanted.json = arguments.has("json");
   wanted.require_gpu = arguments.has("require-gpu");
   if (const auto file = arguments.value("kernels")) wanted.kernels = *file;
+  if (const auto folder = arguments.value("sysroot")) wanted.sysroot = *folder;
   return doctor::run_doctor(wanted, std::cout);
 }
 

@@ -14,7 +14,8 @@ namespace {
 
 using base::Exit;
 
-constexpr std::array all_commands = {&generate_command, &chat_template_probe_command, &doctor_command};
+constexpr std::array all_commands = {&generate_command, &tokenizer_probe_command,
+                                     &chat_template_probe_command, &doctor_command};
 
 std::string overview() {
   std::string text =
