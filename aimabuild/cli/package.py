@@ -34,14 +34,15 @@ def closure(reporter: Reporter, path: Path, folders: tuple[Path, ...], as_json: 
 
     PATH is a program, a library, or an extracted bundle. The host's own directories are never searched.
     """
-    from aimabuild.bundle.contents import ENGINE, LOADER
+    from aimabuild.bundle.contents import ENGINE, HOST_LIBC, HOST_NAMES, LOADER
     from aimabuild.elf.resolve import Process, SearchPath
 
     if not path.exists():
         raise UsageError("no such file or folder", where=str(path))
     if path.is_dir():
         loader = path / LOADER
-        search = SearchPath((path / "lib", *folders), confine=path if not folders else None)
+        host = HOST_NAMES if (path / HOST_LIBC).is_file() else frozenset()
+        search = SearchPath((path / "lib", *folders), confine=path if not folders else None, host=host)
         process = Process(search, loader=loader if loader.is_file() else None)
         process.start(path / ENGINE)
     else:

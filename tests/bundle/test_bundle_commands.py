@@ -140,6 +140,13 @@ def test_closure_of_a_bundle(tmp_path: Path) -> None:
     assert "aima-engine.real -> liba.so" in call("closure", tmp_path).output
 
 
+def test_closure_of_a_bundle_on_the_hosts_libc(tmp_path: Path) -> None:
+    program(needed=["libc.so.6"]).write(tmp_path / "libexec/aima-engine.real")
+    assert isinstance(call("closure", tmp_path).exception, CheckFailedError)
+    (tmp_path / "libexec/host-libc").write_text("")
+    assert call("closure", tmp_path).exit_code == 0
+
+
 def test_closure_of_something_else(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("text")
     assert isinstance(call("closure", tmp_path / "x").exception, CheckFailedError)
