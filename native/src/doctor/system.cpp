@@ -37,6 +37,9 @@ std::tuple<std::string, std::uint64_t> by_number(const fs::path& path) {
 
 [[noreturn]] void child_main(const std::function<std::string()>& work, int pipe) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // A crash shall end this process and nothing else: no handler of ours, no core file.
+  for (const int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGTERM, SIGINT})
+    ::signal(signal, SIG_DFL);
   const rlimit no_core{0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
   int code = 0;
