@@ -27,9 +27,11 @@ int run_command(const Arguments& arguments) {
     base::throw_usage({.what = "one of --text and --texts-jsonl is needed"});
   if (arguments.has("model-dir") == arguments.has("tokenizer"))
     base::throw_usage({.what = "one of --model-dir and --tokenizer is needed"});
-  const auto folder = arguments.value("model-dir");
-  wanted.tokenizer =
-      folder ? std::filesystem::path(*folder) / "tokenizer.json" : arguments.required("tokenizer");
+  if (const auto folder = arguments.value("model-dir")) {
+    wanted.tokenizer = std::filesystem::path(*folder) / "tokenizer.json";
+  } else {
+    wanted.tokenizer = arguments.required("tokenizer");
+  }
   return text::run_tokenizer_probe(wanted, std::cout);
 }
 
