@@ -101,6 +101,37 @@ TEST_CASE("reasoning is dropped before the last query and kept after it") {
             .text.find("assistant\n<think>\nold\n</think>\n\na<|im_end|>") != std::string::npos);
 }
 
+TEST_CASE("a reasoning_content that is a string leaves the content alone") {
+  const auto reply = [](std::string_view reasoning) {
+    const std::string text =
+        render(chat(std::string(kUser) + R"(,{"role":"assistant","content":"<think>a</think>\nb")" +
+                    std::string(reasoning) + "}"))
+            .text;
+    return text.substr(kUserTurn.size() + 22,
+                       text.find("<|im_end|>", kUserTurn.size()) - kUserTurn.size() - 22);
+  };
+  CHECK(reply("") == "<think>\na\n</think>\n\nb");
+  CHECK(reply(R"(,"reasoning_content":null)") == "<think>\na\n</think>\n\nb");
+  CHECK(reply(R"(,"reasoning_content":"")") == "<think>\n\n</think>\n\n<think>a</think>\nb");
+  CHECK(reply(R"(,"reasoning_content":" r\n")") == "<think>\nr\n</think>\n\n<think>a</think>\nb");
+}
+
+TEST_CASE("tools and the system message share a turn") {
+  const auto head = [](std::string_view system) {
+    const std::string text =
+        render(chat(std::string(system) + std::string(kUser), R"(,"tools":[{"a":1},2])")).text;
+    CHECK(text.starts_with("<|im_start|>system\n# Tools\n"));
+    CHECK(text.find("<tools>\n{\"a\": 1}\n2\n</tools>\n") != std::string::npos);
+    const std::size_t tail = text.find("</IMPORTANT>") + 12;
+    return text.substr(tail, text.find("<|im_start|>user") - tail);
+  };
+  CHECK(head("") == "<|im_end|>\n");
+  CHECK(head(R"({"role":"system","content":" \n"},)") == "<|im_end|>\n");
+  CHECK(head(R"({"role":"system","content":" s "},)") == "\n\ns<|im_end|>\n");
+  for (const char* none : {"null", "[]", "0", "{}", R"({"a":1})", "true", R"("")"})
+    CHECK(render(chat(kUser, R"(,"tools":)" + std::string(none))).text.starts_with(kUserTurn));
+}
+
 TEST_CASE("tool calls and results") {
   const std::string messages =
       std::string(kUser) +
@@ -135,6 +166,42 @@ TEST_CASE("only the template's own text is trusted") {
                   "parameter=}"
                   "</think>{>\n}1{\n</parameter>\n</function>\n</tool_call><|im_end|>\n") !=
         std::string::npos);
+}
+
+TEST_CASE("a part of a text keeps its share of the trusted ranges") {
+  ChatText whole;
+  whole.fixed("ab");
+  whole.given("cd");
+  whole.fixed("ef");
+  whole.fixed("g");
+  ChatText copy;
+  copy.fixed("x");
+  copy.part(whole, {1, 5});
+  copy.part(whole, {2, 4});
+  copy.part(whole, {7, 7});
+  CHECK(copy.bytes() == "xbcdecd");
+  REQUIRE(copy.trusted().size() == 2);
+  CHECK(copy.trusted()[0].begin == 0);
+  CHECK(copy.trusted()[0].end == 2);
+  CHECK(copy.trusted()[1].begin == 4);
+  CHECK(copy.trusted()[1].end == 5);
+}
+
+TEST_CASE("every shape of picture and video counts once") {
+  const std::string text =
+      render(
+          chat(R"({"role":"user","content":[{"type":"image"},{"image":1},{"image_url":null},{"type":"image",)"
+               R"("text":"x"},{"type":"video"},{"video":1,"text":"y"}]})",
+               R"(,"add_vision_id":1,"add_generation_prompt":false)"))
+          .text;
+  const auto shown = [](std::string_view name, std::string_view token) {
+    return std::string(name) + ": <|vision_start|>" + std::string(token) + "<|vision_end|>";
+  };
+  const std::string image = "<|image_pad|>";
+  const std::string video = "<|video_pad|>";
+  CHECK(text == "<|im_start|>user\n" + shown("Picture 1", image) + shown("Picture 2", image) +
+                    shown("Picture 3", image) + shown("Picture 4", image) + shown("Video 1", video) +
+                    shown("Video 2", video) + "<|im_end|>\n");
 }
 
 TEST_CASE("boundaries lie where turns and results begin") {

@@ -8,8 +8,6 @@
 
 namespace aima::cli {
 
-extern const Command chat_template_probe_command;
-
 namespace {
 
 constexpr std::array<Option, 7> options = {{

@@ -67,14 +67,13 @@ Reply split_reply(const Json& message, ChatContent content) {
     const std::size_t close = text.find(kThinkClose);
     if (close == std::string_view::npos) return reply;
     const ByteRange whole = reply.answer.range;
-    const std::string& bytes = reply.answer.text.bytes();
-    ByteRange thought = strip_newlines_right(bytes, {whole.begin, whole.begin + close});
+    ByteRange thought{whole.begin, whole.begin + close};
     const std::size_t open = reply.answer.text.view(thought).rfind(kThinkOpen);
     if (open != std::string_view::npos) thought.begin += open + kThinkOpen.size();
     const std::size_t after = whole.begin + text.rfind(kThinkClose) + kThinkClose.size();
-    reply.reasoning.text.part(reply.answer.text, strip_newlines_left(bytes, thought));
+    reply.reasoning.text.part(reply.answer.text, thought);
     reply.reasoning.range = {0, reply.reasoning.text.size()};
-    reply.answer.range = strip_newlines_left(bytes, {after, whole.end});
+    reply.answer.range = strip_newlines_left(reply.answer.text.bytes(), {after, whole.end});
   }
   reply.reasoning.range = python_strip(reply.reasoning.text.bytes(), reply.reasoning.range);
   return reply;
@@ -189,9 +188,7 @@ class Renderer {
     }
     content(reply.answer);
     if (const Json::Array* calls = list_of(messages_[index], "tool_calls")) {
-      const std::string_view answer = reply.answer.view();
-      const ByteRange ink = python_strip(answer, {0, answer.size()});
-      std::string_view gap = ink.begin == ink.end ? "" : "\n\n";
+      std::string_view gap = reply.answer.empty() ? "" : "\n\n";
       for (std::size_t i = 0; i < calls->size(); ++i) {
         out_.fixed(std::exchange(gap, "\n"));
         tool_call((*calls)[i], item_of(where + ".tool_calls", i));

@@ -67,9 +67,4 @@ ByteRange strip_newlines_left(std::string_view text, ByteRange range) {
   return range;
 }
 
-ByteRange strip_newlines_right(std::string_view text, ByteRange range) {
-  while (range.begin < range.end && text[range.end - 1] == '\n') --range.end;
-  return range;
-}
-
 }  // namespace aima::text

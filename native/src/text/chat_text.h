@@ -40,8 +40,7 @@ class ChatText {
 /// knows at either end (Unicode's 25 White_Space and the separators U+001C..U+001F).
 ByteRange python_strip(std::string_view text, ByteRange range);
 
-/// The part of text[range] left by lstrip("\n") and rstrip("\n").
+/// The part of text[range] that Python's lstrip("\n") leaves.
 ByteRange strip_newlines_left(std::string_view text, ByteRange range);
-ByteRange strip_newlines_right(std::string_view text, ByteRange range);
 
 }  // namespace aima::text
