@@ -140,11 +140,11 @@ template <int R, int C, typename W>
   const float* x = g.x + m * g.x_row;
   const W* w = static_cast<const W*>(g.w) + n;
   for (int64_t k = 0; k < g.k; ++k, x += g.x_col, w += g.w_stride) {
-    V wv[C];
-    for (int c = 0; c < C; ++c) wv[c] = part == LANES ? load(w + c * LANES) : load_part(w, part);
-    for (int r = 0; r < R; ++r) {
-      const V xv = set1(x[r * g.x_row]);
-      for (int c = 0; c < C; ++c) sum[r][c] = madd(xv, wv[c], sum[r][c]);
+    V xv[R];
+    for (int r = 0; r < R; ++r) xv[r] = set1(x[r * g.x_row]);
+    for (int c = 0; c < C; ++c) {
+      const V wv = part == LANES ? load(w + c * LANES) : load_part(w, part);
+      for (int r = 0; r < R; ++r) sum[r][c] = madd(xv[r], wv, sum[r][c]);
     }
   }
   for (int r = 0; r < R; ++r) {
