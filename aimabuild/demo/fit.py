@@ -39,7 +39,11 @@ _OTHERS = (
     "\n",
 )
 _RANDOM_PROMPTS = 24
-_PIECES = re.compile(r"[^\S\n]?[^\W\d_]+|\n+|\d|[^\S\n]?[^\w\s]+|\s|_")
+# The tokenizer's own split into pre-tokens, but for letters and marks that Python counts differently.
+_PIECES = re.compile(
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|(?:[^\w\r\n]|_)?[^\W\d_]+|\d| ?(?:[^\s\w]|_)+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 
 
 @dataclass(frozen=True)

@@ -115,12 +115,13 @@ def _pairs(tokens: list[bytes]) -> list[tuple[int, int] | None]:
             left, right = regular.get(token[:cut]), regular.get(token[cut:])
             if left is not None and right is not None and _border_holds(left, right, pairs, merged):
                 found = (left, right)
-                merged[found] = rank
                 break
         if found or len(token) == 1:
             regular[token] = rank
         else:
             found = _last_pair(token, ranks)
+        if found:
+            merged[found] = rank
         pairs.append(found)
     return pairs
 
