@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from aimabuild.base.errors import UsageError
@@ -145,45 +146,49 @@ def _object(
     slug = _slug(dims, shape.dtype, shape.out)
     if whole := len(dims) == len(template.dims):
         slug.append(f"t{variant.token_min}")
-    symbol = "_".join(["aima", template.op, template.directory, *slug])
-    constants = {name: part.integer(values) for name, part in template.constants.items()}
-    options = {name: part.integer(values) for name, part in template.options.items()}
-    args = _args(template, shape)
-    key = digest_of(
-        {
-            "format": KEY_FORMAT,
-            "template": template.name,
-            "compiler": template.compiler,
-            "source": sha256_bytes(template.source.encode()),
-            "host": sha256_bytes((template.host or "").encode()),
-            "target": target.name,
-            "dtype": [shape.dtype, shape.out],
-            "symbol": symbol,
-            "dims": dims,
-            "tile": tile,
-            "constants": constants,
-            "options": options,
-            "args": [[arg.name, arg.kind, arg.dtype, arg.divisibility, arg.size] for arg in args],
-        }
-    )
-    name = "-".join([template.op, template.directory, *slug])
-    return PlannedObject(
-        id=f"{name}-{key[:8]}",
-        key=key,
-        symbol=symbol,
-        fill_symbol=f"aima_fill_{template.op}_{template.directory}_{key[:8]}" if template.fill else None,
+    parts = [template.op, template.directory, *slug]
+    item = PlannedObject(
+        id="",
+        key="",
+        symbol="_".join(["aima", *parts]),
+        fill_symbol=None,
         template=template,
         target=target.name,
         dtype=shape.dtype,
         out=shape.out,
         dims=dims,
         tile=tile,
-        constants=constants,
-        options=options,
-        args=args,
+        constants={name: part.integer(values) for name, part in template.constants.items()},
+        options={name: part.integer(values) for name, part in template.options.items()},
+        args=_args(template, shape),
         tokens=(variant.token_min, variant.token_max) if whole else (1, MAX_TOKENS),
         budget=variant.budget.get(target.name),
         asked_by=shape.location.file,
+    )
+    key = _object_key(item)
+    fill = f"aima_fill_{template.op}_{template.directory}_{key[:8]}" if template.fill else None
+    return replace(item, id=f"{'-'.join(parts)}-{key[:8]}", key=key, fill_symbol=fill)
+
+
+def _object_key(item: PlannedObject) -> str:
+    """The digest of all that the object's bytes follow from: neither its budget nor who asks for it."""
+    template = item.template
+    return digest_of(
+        {
+            "format": KEY_FORMAT,
+            "template": template.name,
+            "compiler": template.compiler,
+            "source": sha256_bytes(template.source.encode()),
+            "host": sha256_bytes((template.host or "").encode()),
+            "target": item.target,
+            "dtype": [item.dtype, item.out],
+            "symbol": item.symbol,
+            "dims": dict(item.dims),
+            "tile": dict(item.tile),
+            "constants": dict(item.constants),
+            "options": dict(item.options),
+            "args": [[arg.name, arg.kind, arg.dtype, arg.divisibility, arg.size] for arg in item.args],
+        }
     )
 
 
