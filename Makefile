@@ -12,7 +12,7 @@ BUILD_ARGS := $(FETCH) $(if $(JOBS),-j $(JOBS)) $(ARGS)
 .PHONY: help setup setup-dev package test lint format sanitize clean
 
 help:
-	@echo "make package   build the release recipe into dist/ and prove the archive (first run: about 20 minutes on 2 cores, 0.6 GB fetched)"
+	@echo "make package   build the release recipe into dist/ and prove the archive (first run: about 12 minutes on 2 cores, 0.6 GB fetched)"
 	@echo "make test      run all tests"
 	@echo "make lint      ruff, mypy, clang-format, clang-tidy"
 	@echo "make format    rewrite sources in the house format"
@@ -21,9 +21,6 @@ help:
 
 setup:
 	@$(PYTHON) scripts/bootstrap.py
-
-setup-dev:
-	@$(PYTHON) scripts/bootstrap.py --dev
 
 setup-dev:
 	@$(PYTHON) scripts/bootstrap.py --dev
