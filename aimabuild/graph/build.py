@@ -88,9 +88,11 @@ def build_plan(
     layout = Layout(plan.recipe, plan.target)
     root = project.root.resolve()
     folder = root / layout.base
-    folder.mkdir(parents=True, exist_ok=True)
+    with _writable(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder, reporter):
-        known = _write_graph(project, plan, tools, layout, root)
+        with _writable(folder):
+            known = _write_graph(project, plan, tools, layout, root)
         wanted = [_target(name, known) for name in targets]
         last = folder / "last-plan.json"
         if why:
@@ -129,7 +131,7 @@ def _write_graph(project: Project, plan: Plan, tools: Tools, layout: Layout, roo
     folder = root / layout.base
     host = host_target(project.recipe)
     marks = stamps(tools)
-    digest = digest_of([plan.digest, marks["triton"], marks["hip"], marks["scripts"]])
+    digest = digest_of([plan.digest, tools.digest, marks["scripts"]])
     info = make_info(
         plan,
         tools,
@@ -186,12 +188,19 @@ def _target(name: str, known: Mapping[str, str]) -> str:
 
 
 @contextmanager
+def _writable(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        where = str(error.filename or folder)
+        raise AimaError("the build folder cannot be written", where=where, why=error.strerror) from None
+
+
+@contextmanager
 def _locked(folder: Path, reporter: Reporter) -> Iterator[None]:
     """Hold the build folder. Commands inherit the lock, so those of a killed build are waited for."""
-    try:
+    with _writable(folder):
         file = (folder / ".lock").open("a")
-    except OSError as error:
-        raise AimaError("the build folder cannot be written", where=str(folder), why=error.strerror) from None
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

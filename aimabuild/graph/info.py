@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,9 +51,17 @@ class BuildInfo:
 def _git(root: Path, *arguments: str) -> str | None:
     """What git prints, None when it fails or is not there."""
     command = ["git", "-C", str(root), *arguments]
+    # A git hook sets GIT_DIR and more, which would make this ask another repository.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_TIMEOUT, stdin=subprocess.DEVNULL
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_TIMEOUT,
+            stdin=subprocess.DEVNULL,
+            env=env,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

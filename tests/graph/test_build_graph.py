@@ -38,12 +38,12 @@ EVERYTHING = [
     "ar libaima-core.a",
     "c++ aima-engine.real",
     "c++ build_info.cpp.o",
-    "c++ libaima-kernels-gfx1151.so",
     "c++ main.cpp.o",
     "c++ name.cpp.o",
     "c++ sum_avx2.cpp.o",
     "cc aima-engine",
     "cc images.o",
+    "cc libaima-kernels-gfx1151.so",
     "cc main.c.o",
     "cc table.o",
 ]
@@ -53,8 +53,8 @@ AFTER_A_KERNEL = [
     "ar libaima-core.a",  # the engine names the plan that it was built with
     "c++ aima-engine.real",
     "c++ build_info.cpp.o",
-    "c++ libaima-kernels-gfx1151.so",
     "cc images.o",
+    "cc libaima-kernels-gfx1151.so",
     "cc table.o",
 ]
 
@@ -282,3 +282,36 @@ def test_build_info_names_commit_and_changes(fake: Fake) -> None:
     (root / "README.md").write_text("documents do not count\n")
     (root / "native/src/base/name.cpp").write_text('#include "base/name.h"\n')
     assert json.loads(fake.build()[0].build_info.read_text())["commit"] == commit
+
+
+def test_a_hook_of_another_repository_does_not_mislead(
+    fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    subprocess.run(["git", "init", "-q", str(other)], check=True)
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgsign=false")
+    subprocess.run(
+        ["git", "-C", str(other), *identity, "commit", "-q", "--allow-empty", "-m", "x"], check=True
+    )
+    subprocess.run(["git", "init", "-q", str(fake.mini.root)], check=True)
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    info = json.loads(fake.build("launcher")[0].build_info.read_text())
+    assert info["commit"] == "unknown"  # this repository has no commit yet
+
+
+def test_a_build_folder_that_cannot_be_made_is_one_error(fake: Fake) -> None:
+    (fake.mini.root / "build").write_text("a file in the way")
+    with pytest.raises(AimaError, match="the build folder cannot be written"):
+        fake.build()
+
+
+def test_the_machines_python_is_not_in_the_kernels_digest(fake: Fake) -> None:
+    tools = fake.tools()
+    first = json.loads(fake.build("launcher", tools=tools)[0].build_info.read_text())
+    other = dataclasses.replace(
+        tools, part_digests={**tools.part_digests, "triton": "triton-for-another-python"}
+    )
+    assert json.loads(fake.build("launcher", tools=other)[0].build_info.read_text()) == first
+    other = dataclasses.replace(tools, digest="1" * 64)
+    second = json.loads(fake.build("launcher", tools=other)[0].build_info.read_text())
+    assert second["kernels_digest"] != first["kernels_digest"]
