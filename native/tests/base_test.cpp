@@ -17,7 +17,8 @@
 using namespace aima;
 
 TEST_CASE("an error prints what, where, why and hint as aimabuild does") {
-  const base::Error error({.what = "it broke", .where = "a.txt:3:4", .why = "too old", .hint = "buy a new one"});
+  const base::Error error(
+      {.what = "it broke", .where = "a.txt:3:4", .why = "too old", .hint = "buy a new one"});
   CHECK(std::string(error.what()) == "a.txt:3:4: it broke\n  why: too old\n  hint: buy a new one");
   CHECK(error.exit() == base::Exit::failed);
   CHECK(std::string(base::Error({.what = "it broke"}).what()) == "it broke");
@@ -37,9 +38,9 @@ TEST_CASE("nearest finds misspellings and nothing else") {
 
 TEST_CASE("bf16 rounds to nearest even") {
   CHECK(base::bf16_from_float(1.0F) == 0x3f80);
-  CHECK(base::bf16_from_float(1.0F + 0x1p-8F) == 0x3f80);               // half way, down to even
-  CHECK(base::bf16_from_float(1.0F + 0x1p-7F + 0x1p-8F) == 0x3f82);     // half way, up to even
-  CHECK(base::bf16_from_float(1.0F + 0x1.01p-8F) == 0x3f81);            // just above half way
+  CHECK(base::bf16_from_float(1.0F + 0x1p-8F) == 0x3f80);            // half way, down to even
+  CHECK(base::bf16_from_float(1.0F + 0x1p-7F + 0x1p-8F) == 0x3f82);  // half way, up to even
+  CHECK(base::bf16_from_float(1.0F + 0x1.01p-8F) == 0x3f81);         // just above half way
   CHECK(base::bf16_from_float(std::numeric_limits<float>::max()) == 0x7f80);
   CHECK(std::isnan(base::round_to_bf16(std::bit_cast<float>(0x7f800001U))));
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
@@ -57,8 +58,8 @@ TEST_CASE("f16 widens exactly") {
       REQUIRE((fraction == 0 ? std::isinf(value) : std::isnan(value)));
       continue;
     }
-    const double expected = exponent == 0 ? std::ldexp(fraction, -14)
-                                          : std::ldexp(1 + fraction, static_cast<int>(exponent) - 15);
+    const double expected =
+        exponent == 0 ? std::ldexp(fraction, -14) : std::ldexp(1 + fraction, static_cast<int>(exponent) - 15);
     REQUIRE(value == expected);
     REQUIRE(base::float_from_f16(static_cast<std::uint16_t>(bits | 0x8000U)) == -expected);
   }

@@ -51,15 +51,23 @@ TEST_CASE("what the engine does not compute is refused, with the field") {
   const std::vector<Case> cases = {
       {"Qwen3_5MoeForConditionalGeneration", "LlamaForCausalLM", "config.json: architectures"},
       {"\"hidden_size\"", "\"hidden_act\": \"gelu\", \"hidden_size\"", "config.json: text_config.hidden_act"},
-      {"\"hidden_size\"", "\"attention_bias\": true, \"hidden_size\"", "config.json: text_config.attention_bias"},
-      {"\"hidden_size\"", "\"attn_output_gate\": false, \"hidden_size\"", "config.json: text_config.attn_output_gate"},
-      {"\"hidden_size\"", "\"norm_topk_prob\": false, \"hidden_size\"", "config.json: text_config.norm_topk_prob"},
-      {"\"hidden_size\"", "\"decoder_sparse_step\": 2, \"hidden_size\"", "config.json: text_config.decoder_sparse_step"},
-      {"\"hidden_size\"", "\"mlp_only_layers\": [1], \"hidden_size\"", "config.json: text_config.mlp_only_layers"},
-      {"\"hidden_size\"", "\"output_gate_type\": \"sigmoid\", \"hidden_size\"", "config.json: text_config.output_gate_type"},
-      {"\"hidden_size\"", "\"linear_conv_kernel_dim\": 3, \"hidden_size\"", "config.json: text_config.linear_conv_kernel_dim"},
+      {"\"hidden_size\"", "\"attention_bias\": true, \"hidden_size\"",
+       "config.json: text_config.attention_bias"},
+      {"\"hidden_size\"", "\"attn_output_gate\": false, \"hidden_size\"",
+       "config.json: text_config.attn_output_gate"},
+      {"\"hidden_size\"", "\"norm_topk_prob\": false, \"hidden_size\"",
+       "config.json: text_config.norm_topk_prob"},
+      {"\"hidden_size\"", "\"decoder_sparse_step\": 2, \"hidden_size\"",
+       "config.json: text_config.decoder_sparse_step"},
+      {"\"hidden_size\"", "\"mlp_only_layers\": [1], \"hidden_size\"",
+       "config.json: text_config.mlp_only_layers"},
+      {"\"hidden_size\"", "\"output_gate_type\": \"sigmoid\", \"hidden_size\"",
+       "config.json: text_config.output_gate_type"},
+      {"\"hidden_size\"", "\"linear_conv_kernel_dim\": 3, \"hidden_size\"",
+       "config.json: text_config.linear_conv_kernel_dim"},
       {"\"hidden_size\"", "\"rope_scaling\": {}, \"hidden_size\"", "config.json: text_config.rope_scaling"},
-      {"\"rope_type\": \"default\"", "\"rope_type\": \"yarn\"", "config.json: text_config.rope_parameters.rope_type"},
+      {"\"rope_type\": \"default\"", "\"rope_type\": \"yarn\"",
+       "config.json: text_config.rope_parameters.rope_type"},
       {"\"partial_rotary_factor\": 0.5", "\"partial_rotary_factor\": 0.25",
        "config.json: text_config.rope_parameters.partial_rotary_factor"},
       {"\"text_config\"", "\"quantization_config\": {}, \"text_config\"", "config.json: quantization_config"},
@@ -67,9 +75,12 @@ TEST_CASE("what the engine does not compute is refused, with the field") {
       {"\"hidden_size\": 44", "\"hidden_size\": 4.5", "config.json: text_config.hidden_size"},
       {"\"hidden_size\": 44", "\"hidden_size\": 99999999999", "config.json: text_config.hidden_size"},
       {"\"hidden_size\"", "\"hidden_siez\"", "config.json: text_config.hidden_size"},
-      {"\"num_key_value_heads\": 2", "\"num_key_value_heads\": 4", "config.json: text_config.num_key_value_heads"},
-      {"\"linear_num_key_heads\": 2", "\"linear_num_key_heads\": 4", "config.json: text_config.linear_num_value_heads"},
-      {"\"num_experts_per_tok\": 3", "\"num_experts_per_tok\": 8", "config.json: text_config.num_experts_per_tok"},
+      {"\"num_key_value_heads\": 2", "\"num_key_value_heads\": 4",
+       "config.json: text_config.num_key_value_heads"},
+      {"\"linear_num_key_heads\": 2", "\"linear_num_key_heads\": 4",
+       "config.json: text_config.linear_num_value_heads"},
+      {"\"num_experts_per_tok\": 3", "\"num_experts_per_tok\": 8",
+       "config.json: text_config.num_experts_per_tok"},
       {"\"num_hidden_layers\": 4", "\"num_hidden_layers\": 5", "config.json: text_config.layer_types"},
       {"\"linear_attention\"", "\"sliding_attention\"", "config.json: text_config.layer_types"},
       {"\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": 0", "config.json: text_config.rms_norm_eps"},
@@ -133,8 +144,9 @@ TEST_CASE("experts fused or split, three dtypes, two prefixes: the same values")
         const model::Expert& expert = w.layers[1].moe.experts[5];
         const std::size_t width = 22;
         const std::size_t hidden = 44;
-        const float up = split ? tensors.at(p + "5.up_proj.weight").values[3 * hidden + 7]
-                               : tensors.at(p + "gate_up_proj").values[(5 * 2 * width + width + 3) * hidden + 7];
+        const float up =
+            split ? tensors.at(p + "5.up_proj.weight").values[3 * hidden + 7]
+                  : tensors.at(p + "gate_up_proj").values[(5 * 2 * width + width + 3) * hidden + 7];
         const float down = split ? tensors.at(p + "5.down_proj.weight").values[43 * width + 21]
                                  : tensors.at(p + "down_proj").values[(5 * hidden + 43) * width + 21];
         CHECK(value(expert.up, 3, 7) == up);
@@ -164,13 +176,17 @@ TEST_CASE("tensors that do not fit the config are refused by name") {
     });
   };
   CHECK(error([](auto&) {}).text().what.empty());
-  CHECK(error([](auto& t) { t.erase("lm_head.weight"); }).text().what == "the tensor `lm_head.weight` is missing");
-  const auto transposed = error([](auto& t) { std::swap(t["lm_head.weight"].shape[0], t["lm_head.weight"].shape[1]); });
+  CHECK(error([](auto& t) { t.erase("lm_head.weight"); }).text().what ==
+        "the tensor `lm_head.weight` is missing");
+  const auto transposed =
+      error([](auto& t) { std::swap(t["lm_head.weight"].shape[0], t["lm_head.weight"].shape[1]); });
   CHECK(transposed.text().what == "the shape is [44, 101], expected [101, 44]");
   CHECK(transposed.text().where.ends_with("model.safetensors: lm_head.weight"));
   CHECK(transposed.exit() == base::Exit::usage);
-  const auto unknown = error([](auto& t) { t["model.language_model.layers.0.mlp.bias"] = {"F32", {1}, {0}}; });
-  CHECK(unknown.text().what == "the tensor `model.language_model.layers.0.mlp.bias` is not part of this architecture");
+  const auto unknown =
+      error([](auto& t) { t["model.language_model.layers.0.mlp.bias"] = {"F32", {1}, {0}}; });
+  CHECK(unknown.text().what ==
+        "the tensor `model.language_model.layers.0.mlp.bias` is not part of this architecture");
 }
 
 TEST_CASE("a tied head is the embedding table") {

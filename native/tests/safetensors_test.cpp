@@ -21,7 +21,8 @@ std::string problem(const std::string& file) {
 
 std::string entry(const std::string& name, const std::string& dtype, const std::string& shape,
                   const std::string& offsets) {
-  return "\"" + name + R"(":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}";
+  return "\"" + name + R"(":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets +
+         "}";
 }
 
 std::string with_length(std::uint64_t length, const std::string& rest) {
@@ -31,9 +32,10 @@ std::string with_length(std::uint64_t length, const std::string& rest) {
 }  // namespace
 
 TEST_CASE("a good file is read") {
-  const std::string file = safetensors("{" + entry("b", "F32", "[2,1]", "[0,8]") + "," + entry("a", "BF16", "[]", "[8,10]") +
-                                           "," + entry("none", "F32", "[0,5]", "[10,10]") + ",\"__metadata__\":{\"x\":\"y\"}} ",
-                                       std::string(10, 'x'));
+  const std::string file =
+      safetensors("{" + entry("b", "F32", "[2,1]", "[0,8]") + "," + entry("a", "BF16", "[]", "[8,10]") + "," +
+                      entry("none", "F32", "[0,5]", "[10,10]") + ",\"__metadata__\":{\"x\":\"y\"}} ",
+                  std::string(10, 'x'));
   const auto tensors = model::parse_safetensors(bytes(file), "f");
   CHECK(tensors.size() == 3);
   CHECK(tensors.at("b").dtype == model::DType::f32);
@@ -52,12 +54,14 @@ TEST_CASE("hostile files are refused") {
     return safetensors("{" + entry("t", dtype, shape, offsets) + "}", data);
   };
   const auto two = [&](const std::string& first, const std::string& second) {
-    return safetensors("{" + entry("a", "F32", "[1]", first) + "," + entry("b", "F32", "[1]", second) + "}", data);
+    return safetensors("{" + entry("a", "F32", "[1]", first) + "," + entry("b", "F32", "[1]", second) + "}",
+                       data);
   };
   const std::vector<Case> cases = {
       {"", "the safetensors file is truncated"},
       {"1234567", "the safetensors file is truncated"},
-      {with_length(100, "{}"), "the safetensors file is truncated; its header has 100 bytes, the file 10 bytes"},
+      {with_length(100, "{}"),
+       "the safetensors file is truncated; its header has 100 bytes, the file 10 bytes"},
       {with_length(~0ULL, "{}"), "not a safetensors file"},
       {with_length(~0ULL - 7, "{}"), "not a safetensors file"},
       {with_length(0, ""), "not a safetensors file"},
@@ -88,12 +92,14 @@ TEST_CASE("hostile files are refused") {
       {two("[4,8]", "[0,4]"), ""},
       {two("[0,4]", "[0,4]"), "the tensor `b` overlaps another"},
       {two("[0,4]", "[2,6]"), "the tensor `b` overlaps another"},
-      {safetensors("{" + entry("t", "F32", "[2]", "[0,8]") + "," + entry("t", "F32", "[2]", "[0,8]") + "}", data),
+      {safetensors("{" + entry("t", "F32", "[2]", "[0,8]") + "," + entry("t", "F32", "[2]", "[0,8]") + "}",
+                   data),
        "the key `t` appears twice"},
       {safetensors(R"({"t":{"dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8]}})", data),
        "the key `dtype` appears twice"},
       {safetensors(R"({"t":{"dtype":"F32","shape":[2]}})", data), "this field is required"},
-      {safetensors(R"({"t":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"more":1}})", data), "unknown field"},
+      {safetensors(R"({"t":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"more":1}})", data),
+       "unknown field"},
       {safetensors("{}", data), "8 bytes follow the last tensor"},
   };
   for (const Case& c : cases) {
@@ -116,8 +122,9 @@ TEST_CASE("every truncation of a good file is refused") {
 }
 
 TEST_CASE("random damage of the header never crashes") {
-  const std::string good = safetensors("{" + entry("a", "F32", "[1]", "[0,4]") + "," + entry("b", "F32", "[1]", "[4,8]") + "}",
-                                       std::string(8, 'x'));
+  const std::string good =
+      safetensors("{" + entry("a", "F32", "[1]", "[0,4]") + "," + entry("b", "F32", "[1]", "[4,8]") + "}",
+                  std::string(8, 'x'));
   test::Random random(7);
   for (int i = 0; i < 20000; ++i) {
     std::string file = good;
@@ -133,12 +140,15 @@ TEST_CASE("random damage of the header never crashes") {
 TEST_CASE("a checkpoint of shards") {
   const test::TemporaryFolder folder;
   const auto shard = [&](const char* file, const char* tensor) {
-    test::write_file(folder.path() / file, safetensors("{" + entry(tensor, "F32", "[1]", "[0,4]") + "}", "abcd"));
+    test::write_file(folder.path() / file,
+                     safetensors("{" + entry(tensor, "F32", "[1]", "[0,4]") + "}", "abcd"));
   };
   const auto index = [&](const std::string& map) {
     test::write_file(folder.path() / "model.safetensors.index.json", "{\"weight_map\": {" + map + "}}");
   };
-  const auto what = [&] { return test::error_of([&] { model::Checkpoint::open(folder.path()); }).text().what; };
+  const auto what = [&] {
+    return test::error_of([&] { model::Checkpoint::open(folder.path()); }).text().what;
+  };
   CHECK(what() == "the folder has neither model.safetensors nor model.safetensors.index.json");
   shard("1.safetensors", "a");
   index(R"("a": "1.safetensors", "b": "2.safetensors")");

@@ -33,8 +33,12 @@ class Random {
  public:
   explicit Random(std::uint32_t seed) : engine_(seed) {}
   float uniform(float low, float high) { return std::uniform_real_distribution<float>(low, high)(engine_); }
-  float normal(float scale = 1, float mean = 0) { return std::normal_distribution<float>(mean, scale)(engine_); }
-  std::int64_t below(std::int64_t limit) { return std::uniform_int_distribution<std::int64_t>(0, limit - 1)(engine_); }
+  float normal(float scale = 1, float mean = 0) {
+    return std::normal_distribution<float>(mean, scale)(engine_);
+  }
+  std::int64_t below(std::int64_t limit) {
+    return std::uniform_int_distribution<std::int64_t>(0, limit - 1)(engine_);
+  }
   std::vector<float> normals(std::int64_t count, float scale = 1, float mean = 0) {
     std::vector<float> values(static_cast<std::size_t>(count));
     for (float& value : values) value = normal(scale, mean);
@@ -143,7 +147,8 @@ struct SmallModel {
   std::int64_t hidden = 44, vocab = 101, heads = 6, kv_heads = 2, head_dim = 20, gdn_key_heads = 2,
                gdn_value_heads = 6, gdn_key_dim = 12, gdn_value_dim = 18, experts = 7, experts_per_token = 3,
                expert_width = 22, shared_width = 26;
-  std::vector<std::string> layers = {"linear_attention", "full_attention", "linear_attention", "full_attention"};
+  std::vector<std::string> layers = {"linear_attention", "full_attention", "linear_attention",
+                                     "full_attention"};
   std::string dtype = "BF16";
   bool split_experts = false;
   bool extras = false;  ///< vision and MTP tensors too
@@ -165,13 +170,14 @@ inline std::string SmallModel::config() const {
   };
   return "{\n  \"architectures\": [\"Qwen3_5MoeForConditionalGeneration\"],\n  \"text_config\": {\n" +
          field("hidden_size", hidden) + field("vocab_size", vocab) +
-         field("num_hidden_layers", static_cast<std::int64_t>(layers.size())) + field("num_attention_heads", heads) +
-         field("num_key_value_heads", kv_heads) + field("head_dim", head_dim) +
-         field("linear_num_key_heads", gdn_key_heads) + field("linear_num_value_heads", gdn_value_heads) +
-         field("linear_key_head_dim", gdn_key_dim) + field("linear_value_head_dim", gdn_value_dim) +
-         field("num_experts", experts) + field("num_experts_per_tok", experts_per_token) +
-         field("moe_intermediate_size", expert_width) + field("shared_expert_intermediate_size", shared_width) +
-         field("max_position_embeddings", 4096) + "    \"rms_norm_eps\": 1e-06,\n    \"layer_types\": [" + kinds +
+         field("num_hidden_layers", static_cast<std::int64_t>(layers.size())) +
+         field("num_attention_heads", heads) + field("num_key_value_heads", kv_heads) +
+         field("head_dim", head_dim) + field("linear_num_key_heads", gdn_key_heads) +
+         field("linear_num_value_heads", gdn_value_heads) + field("linear_key_head_dim", gdn_key_dim) +
+         field("linear_value_head_dim", gdn_value_dim) + field("num_experts", experts) +
+         field("num_experts_per_tok", experts_per_token) + field("moe_intermediate_size", expert_width) +
+         field("shared_expert_intermediate_size", shared_width) + field("max_position_embeddings", 4096) +
+         "    \"rms_norm_eps\": 1e-06,\n    \"layer_types\": [" + kinds +
          "],\n    \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 10000000, "
          "\"partial_rotary_factor\": 0.5}\n  }\n}\n";
 }
@@ -179,7 +185,8 @@ inline std::string SmallModel::config() const {
 inline std::map<std::string, TestTensor> SmallModel::tensors(std::uint32_t seed) const {
   Random random(seed);
   std::map<std::string, TestTensor> out;
-  const auto add = [&](const std::string& name, std::vector<std::int64_t> shape, float scale, float mean = 0) {
+  const auto add = [&](const std::string& name, std::vector<std::int64_t> shape, float scale,
+                       float mean = 0) {
     std::int64_t count = 1;
     for (const std::int64_t size : shape) count *= size;
     std::vector<float> values = random.normals(count, scale, mean);

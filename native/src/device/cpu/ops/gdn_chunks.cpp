@@ -5,8 +5,10 @@
 ///   O = diag(e^G) Q S + (D ⊙ QKᵀ) U
 ///   S ← e^{G_C} S + (diag(e^{G_C − G}) K)ᵀ U
 ///
-/// A row's sums run over exactly the tokens up to it, never over zeros behind it, so a row's bits do not
-/// depend on how much of its chunk the pass holds.
+/// G_i − G_j is summed from j on, not taken as a difference of two sums from the chunk's start: under strong
+/// decay those are large, and what is left of their rounding would be all of D_ij's error. A row's sums run
+/// over exactly the tokens up to it, never over zeros behind it, so a row's bits do not depend on how much of
+/// its chunk the pass holds.
 #include <algorithm>
 
 #include "device/cpu/ops/gdn.h"
@@ -27,8 +29,8 @@ struct ChunkScratch {
         decays(qk + chunk * chunk),
         weights(decays + chunk),
         u(weights + chunk),
-        total(u + chunk * s.value_dim),
-        carried(total + chunk) {}
+        between(u + chunk * s.value_dim),
+        carried(between + chunk) {}
 
   static std::int64_t floats(const DeltaShape& s) {
     return 2 * chunk * s.key_dim + 2 * chunk * chunk + 4 * chunk + chunk * s.value_dim;
@@ -38,11 +40,11 @@ struct ChunkScratch {
   float* k;        ///< [chunk, key_dim]
   float* kk;       ///< [chunk, chunk] KKᵀ
   float* qk;       ///< [chunk, chunk] QKᵀ
-  float* decays;   ///< [chunk] one row of D
+  float* decays;   ///< [chunk] one row of D; in the end the last one
   float* weights;  ///< [chunk] one row of factors of U
   float* u;        ///< [chunk, value_dim]
-  float* total;    ///< [chunk] G
-  float* carried;  ///< [chunk] e^G, then e^{G_C − G}
+  float* between;  ///< [chunk] G_i − G_j of the row i at hand
+  float* carried;  ///< [chunk] e^G
 };
 
 /// Tokens first .. first+count of one value head.
@@ -61,21 +63,23 @@ struct HeadChunk {
     return d.qkv.row(first + i) + 2 * d.shape.key_width() + head * value_dim();
   }
   float beta(std::int64_t i) const { return d.beta.row(first + i)[head]; }
+  float g(std::int64_t i) const { return d.g.row(first + i)[head]; }
 };
 
-void sum_decays(const HeadChunk& h) {
+void carry_decays(const HeadChunk& h) {
   float sum = 0;
   for (std::int64_t i = 0; i < h.count; ++i) {
-    sum += h.d.g.row(h.first + i)[h.head];
-    h.w.total[i] = sum;
+    sum += h.g(i);
+    h.w.carried[i] = sum;
   }
-  h.c.isa.exp(h.w.carried, h.w.total, h.count);
+  h.c.isa.exp(h.w.carried, h.w.carried, h.count);
 }
 
-/// Row `from` of e^{G_from − G_j}, j <= from.
-void decay_row(const HeadChunk& h, std::int64_t from) {
-  for (std::int64_t j = 0; j <= from; ++j) h.w.decays[j] = h.w.total[from] - h.w.total[j];
-  h.c.isa.exp(h.w.decays, h.w.decays, from + 1);
+/// Row i of D, after row i − 1.
+void next_decay_row(const HeadChunk& h, std::int64_t i) {
+  for (std::int64_t j = 0; j < i; ++j) h.w.between[j] += h.g(i);
+  h.w.between[i] = 0;
+  h.c.isa.exp(h.w.decays, h.w.between, i + 1);
 }
 
 /// row += Σ_{j<count} weights_j U_j
@@ -113,7 +117,7 @@ void solve_rows(const HeadChunk& h) {
   times_state(h, h.w.k, h.w.u, h.value_dim());
   times_state(h, h.w.q, h.o_row(0), h.d.o.stride);
   for (std::int64_t i = 0; i < h.count; ++i) {
-    decay_row(h, i);
+    next_decay_row(h, i);
     const float beta = h.beta(i);
     const float carried = h.w.carried[i];
     float* u = h.w.u + i * h.value_dim();
@@ -128,13 +132,10 @@ void solve_rows(const HeadChunk& h) {
 }
 
 void update_state(const HeadChunk& h) {
-  const std::int64_t last = h.count - 1;
-  const float whole = h.w.carried[last];
-  for (std::int64_t i = 0; i < h.count; ++i) h.w.carried[i] = h.w.total[last] - h.w.total[i];
-  h.c.isa.exp(h.w.carried, h.w.carried, h.count);
-  for (std::int64_t i = 0; i < h.count; ++i)
-    h.c.isa.scale(h.w.u + i * h.value_dim(), h.w.carried[i], h.value_dim());
-  h.c.isa.scale(h.state(), whole, h.d.shape.key_dim * h.value_dim());
+  for (std::int64_t i = 0; i < h.count; ++i) {
+    h.c.isa.scale(h.w.u + i * h.value_dim(), h.w.decays[i], h.value_dim());  // e^{G_C − G_i}
+  }
+  h.c.isa.scale(h.state(), h.w.carried[h.count - 1], h.d.shape.key_dim * h.value_dim());
   h.c.isa.gemm_nn_f32({.x = h.w.k,
                        .x_row = 1,
                        .x_col = h.d.shape.key_dim,
@@ -180,7 +181,7 @@ void delta_chunks(const Context& c, const Delta& d) {
       products_of_keys(c, w, count, s.key_dim);
       for (std::int64_t h = key_head * group; h < (key_head + 1) * group; ++h) {
         const HeadChunk head{.c = c, .d = d, .w = w, .head = h, .first = first, .count = count};
-        sum_decays(head);
+        carry_decays(head);
         solve_rows(head);
         update_state(head);
       }
