@@ -30,6 +30,7 @@ package: setup
 
 test: setup-dev
 	@$(AIMA) toolchain sync $(FETCH)
+	@$(AIMA) build $(RECIPE) $(FETCH) $(if $(JOBS),-j $(JOBS))
 	@$(PY) -m pytest $(ARGS)
 
 lint: setup-dev
