@@ -75,6 +75,12 @@ std::string version_text(std::int64_t version) {
          std::to_string(version % 100'000);
 }
 
+/// Bundles without a loader of their own run on the host's C library by design.
+bool has_loader(const Context& context) {
+  std::error_code error;
+  return fs::exists(*context.bundle.root / "libexec/aima-engine", error);
+}
+
 void judge(Check& check, const boost::json::object& answer, const Context& context) {
   if (const auto* error = answer.if_contains("load_error")) {
     check.status = context.gpu_missing;
@@ -91,7 +97,7 @@ void judge(Check& check, const boost::json::object& answer, const Context& conte
   if (error != 0 || count == 0) {
     check.status = context.gpu_missing;
     check.remedy = "see the checks above: HIP finds devices through /dev/kfd and the render nodes";
-  } else if (!answer.at("outside").as_array().empty()) {
+  } else if (has_loader(context) && !answer.at("outside").as_array().empty()) {
     check.status = Status::warn;
     check.actual += "; objects from outside the bundle are loaded";
     check.remedy = "start the engine through bin/aima-engine";
