@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def find_engine() -> Path:
-    """$AIMA_ENGINE, or the engine built last in this tree (`make test` builds one); fails if there is none."""
+    """$AIMA_ENGINE, or the engine built last in this tree (`make test` builds one); else the test fails."""
     if named := os.environ.get("AIMA_ENGINE"):
         return Path(named)
     built = sorted((ROOT / "build").glob("*/libexec/aima-engine.real"), key=lambda path: path.stat().st_mtime)

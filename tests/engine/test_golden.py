@@ -1,10 +1,11 @@
 """The CPU engine against Hugging Face transformers on the tiny checkpoint.
 
-tests/data/tiny: a random checkpoint of the architecture (4 layers, 0.5 M parameters; every weight is a bf16
-value) and what transformers' Qwen3_5MoeForCausalLM computed from it in f32 (`scripts/make_golden.py` makes such
-files): logits at `positions` of the prompt, the 24 greedy tokens, logits of generated tokens 1, 12 and 23;
-`bf16_row_rms`, how far transformers' own bf16 run is from its f32 run at those positions; and `router_margin`,
-the least gap between the last expert taken and the first one left out at any layer and any position so far.
+tests/data/tiny: a random checkpoint of the architecture (4 layers, 0.5 M parameters; every weight is a
+bf16 value) and what transformers' Qwen3_5MoeForCausalLM computed from it in f32
+(`scripts/make_golden.py` makes such files): logits at `positions` of the prompt, the 24 greedy tokens,
+logits of generated tokens 1, 12 and 23; `bf16_row_rms`, how far transformers' own bf16 run is from its
+f32 run at those positions; and `router_margin`, the least gap between the last expert taken and the
+first one left out at any layer and any position so far.
 """
 
 from __future__ import annotations
