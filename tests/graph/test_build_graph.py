@@ -221,7 +221,7 @@ def test_killed_half_way_it_leaves_nothing_that_a_later_build_keeps(fake: Fake, 
     wanted = fake.outputs()
     assert wanted != expected
     fake.mini.edit("templates/triton/scale.py.j2", "return 0,", "return")
-    (fake.folder / "slow").write_text("2")
+    (fake.folder / "slow").write_text("5")
     script = Path(__file__).with_name("fake_tools.py")
     paths = os.pathsep.join([str(script.parent.parent), str(script.parent.parent.parent)])
     process = subprocess.Popen(
@@ -243,7 +243,8 @@ def test_killed_half_way_it_leaves_nothing_that_a_later_build_keeps(fake: Fake, 
     ]
     assert halves
     (fake.folder / "slow").unlink()
-    fake.build()
+    _, _, lines = fake.build()
+    assert any(line.startswith("waiting for another build") for line in lines)  # for what the killed one left
     assert fake.outputs() == expected
     assert fake.build()[1] == []
 

@@ -80,6 +80,14 @@ def test_any_change_of_an_input_changes_the_object_and_the_digest(
     assert after.objects[-1].key == before.objects[-1].key  # the other template's object is untouched
 
 
+def test_a_tile_that_only_the_text_uses_changes_the_object(mini: Mini) -> None:
+    before = mini.plan().objects[2]
+    mini.edit(SHAPES, "{block_m: 128}", "{block_m: 16}")
+    after = mini.plan().objects[2]
+    assert after.symbol == before.symbol
+    assert after.key != before.key
+
+
 def test_comments_and_places_change_nothing(mini: Mini) -> None:
     before = mini.plan()
     for name in (SHAPES, "templates/triton/scale.yaml", "recipes/small.yaml"):
