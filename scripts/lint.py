@@ -42,7 +42,9 @@ def compiler_flags(toolchain: Toolchain, language: str) -> list[str]:
     program = {"c": "cc", "c++": "c++"}[language]
     with tempfile.TemporaryDirectory() as folder:
         command = [toolchain.zig, program, "-target", target, "-v", "-x", language, "-c", os.devnull]
-        environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(toolchain.zig_cache)}
+        # An empty local cache: with a result at hand the compiler would not run, and not tell.
+        caches = {"ZIG_GLOBAL_CACHE_DIR": str(toolchain.zig_cache), "ZIG_LOCAL_CACHE_DIR": f"{folder}/cache"}
+        environment = {**os.environ, **caches}
         told = subprocess.run(
             [*command, "-o", f"{folder}/out.o"], capture_output=True, text=True, check=True, env=environment
         )
