@@ -41,7 +41,7 @@ def compiler_flags(toolchain: Toolchain, language: str) -> list[str]:
     target = {"c": "x86_64-linux-musl", "c++": "x86_64-linux-gnu.2.28"}[language]
     program = {"c": "cc", "c++": "c++"}[language]
     with tempfile.TemporaryDirectory() as folder:
-        command = [toolchain.zig, program, "-target", target, "-v", "-x", language, "-c", os.devnull]
+        command = [toolchain.zig, program, "-target", target, "-v", "-E", "-x", language, os.devnull]
         # An empty local cache: with a result at hand the compiler would not run, and not tell.
         caches = {"ZIG_GLOBAL_CACHE_DIR": str(toolchain.zig_cache), "ZIG_LOCAL_CACHE_DIR": f"{folder}/cache"}
         environment = {**os.environ, **caches}
