@@ -14,7 +14,7 @@ BUILD_ARGS := $(FETCH) $(if $(JOBS),-j $(JOBS)) $(ARGS)
 help:
 	@echo "make package   build the release recipe into dist/ and prove the archive (first run: about 12 minutes on 2 cores, 0.6 GB fetched)"
 	@echo "make test      run all tests"
-	@echo "make lint      ruff, mypy, clang-format, clang-tidy"
+	@echo "make lint      ruff, mypy, clang-format, clang-tidy (the last takes a while: ARGS=--no-tidy leaves it out)"
 	@echo "make format    rewrite sources in the house format"
 	@echo "make sanitize  the engine's tests under ASan and UBSan (needs clang-19)"
 	@echo "make clean     remove build/ and dist/ (the user cache and .venv/ stay)"
@@ -34,7 +34,7 @@ test: setup-dev
 	@$(PY) -m pytest $(ARGS)
 
 lint: setup-dev
-	@$(PY) scripts/lint.py
+	@$(PY) scripts/lint.py $(ARGS)
 
 format: setup-dev
 	@$(PY) scripts/lint.py --fix

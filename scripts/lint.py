@@ -104,7 +104,9 @@ def main() -> int:
     """Run all tools; 0 when every one is content."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fix", action="store_true", help="rewrite instead of reporting")
-    fix = parser.parse_args().fix
+    parser.add_argument("--no-tidy", action="store_true", help="leave out clang-tidy, the slow one")
+    options = parser.parse_args()
+    fix = options.fix
     reporter = Reporter()
     try:
         toolchain = open_toolchain(ROOT, reporter=reporter)
@@ -123,7 +125,7 @@ def main() -> int:
             [toolchain.clang_format, *formatting, *native_sources(".c", ".cpp", ".h")],
         ),
     ]
-    if not fix:
+    if not fix and not options.no_tidy:
         results.append(run_tidy(reporter, toolchain))
     return 0 if all(results) else 1
 
