@@ -19,7 +19,7 @@ from typing import Any
 
 from aimabuild.base.errors import AimaError, CheckFailedError
 from aimabuild.base.reporter import Reporter
-from aimabuild.bundle.contents import HOST_LIBC, LAUNCHER
+from aimabuild.bundle.contents import HOST_LIBC, LAUNCHER, LOADER
 from aimabuild.bundle.unpack import extract
 
 SCHEMA = "aima/sealed-run/v1"
@@ -179,10 +179,12 @@ def prove(archive: Path, demo: Demo | None, reporter: Reporter) -> dict[str, Any
             with reporter.step(f"sealed run, {kind} environment"):
                 _exercise(proof, kind, variables, demo)
         traced = _trace(proof, folder) if sealed else None
+        listed = list_all(root) if sealed else None
         return {
             "schema": SCHEMA,
             "path": "with a space",
             "runs": proof.runs,
+            "libraries": listed,
             "loaded": sorted(traced) if traced is not None else None,
             "sentence": demo.sentence if demo is not None else None,
         }
@@ -213,6 +215,33 @@ def _exercise(proof: _Proof, kind: str, variables: Mapping[str, str], demo: Demo
             where=f"generate ({kind} environment)",
             why=f"expected {demo.sentence!r}, got {answer.get('text')!r}",
         )
+
+
+def list_all(root: Path) -> int:
+    """Let the bundle's own loader resolve every library and bind every symbol; returns how many there are.
+
+    What only a GPU makes the runtime open (the code object reader, the compiler behind it) is covered so.
+    CheckFailedError for a library that cannot be loaded, an undefined symbol, a file from outside.
+    """
+    libraries = sorted(
+        path for path in (root / "lib").rglob("*.so*") if path.is_file() and not path.is_symlink()
+    )
+    fixed = ["--inhibit-cache", "--glibc-hwcaps-mask", "", "--library-path", str(root / "lib")]
+    # What `ldd -r` sets: print the objects and what cannot be bound, instead of starting.
+    variables = {"LD_TRACE_LOADED_OBJECTS": "1", "LD_WARN": "yes", "LD_BIND_NOW": "yes"}
+    for library in libraries:
+        done = run([str(root / LOADER), *fixed, str(library)], variables, root)
+        text = done.out + done.err
+        files = re.findall(r"=> (/.*) \(0x[0-9a-f]+\)", text)
+        outside = [name for name in files if not Path(name).is_relative_to(root)]
+        missing = re.findall(r"undefined symbol: .*|\S+ => not found|.*version .* not found.*", text)
+        if done.code or outside or missing:
+            raise CheckFailedError(
+                "the bundle's loader cannot load a library with what is in the bundle",
+                where=str(library.relative_to(root)),
+                why="; ".join([*missing, *outside]) or _end(text),
+            )
+    return len(libraries)
 
 
 def _json(done: Run, what: str) -> dict[str, Any]:

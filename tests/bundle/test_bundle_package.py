@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,23 @@ from aimabuild.base.errors import AimaError, CheckFailedError
 from aimabuild.base.reporter import Reporter
 from aimabuild.bundle import package as packaging
 from aimabuild.bundle.package import package
-from aimabuild.bundle.prove import Demo, foreign, hostile, prove, run
+from aimabuild.bundle.prove import Demo, foreign, hostile, list_all, prove, run
 from aimabuild.bundle.unpack import extract
 from aimabuild.bundle.verify import verify
 from aimabuild.schema.bundle import Bundle
 
 QUIET = Reporter(quiet=True)
 DEMO = Demo(Path("/model"), "The", "The quick brown fox.")
+
+
+def compile_c(programs: Any, arguments: list[Any], folder: Path) -> None:
+    """Compile for glibc 2.28 with the locked compiler."""
+    cache = {
+        "ZIG_GLOBAL_CACHE_DIR": str(programs.toolchain.zig_cache),
+        "ZIG_LOCAL_CACHE_DIR": str(folder / "z"),
+    }
+    command = [programs.toolchain.zig, "cc", "-target", "x86_64-linux-gnu.2.28", "-s", *arguments]
+    subprocess.run(command, check=True, env=cache)
 
 
 @pytest.fixture(scope="session")
@@ -109,6 +120,30 @@ def test_prove(archive: Path) -> None:
 
 
 @pytest.mark.toolchain
+def test_every_library_must_load_with_the_real_loader(archive: Path, programs: Any, tmp_path: Path) -> None:
+    root = extract(archive, tmp_path)
+    assert list_all(root) == 3
+    source = tmp_path / "u.c"
+    source.write_text("int nobody_has_this(void); int f(void) { return nobody_has_this(); }")
+    shared = [
+        "-shared",
+        "-fPIC",
+        "-Wl,--allow-shlib-undefined",
+        "-Wl,-z,undefs",
+        source,
+        "-o",
+        root / "lib/libu.so",
+    ]
+    compile_c(programs, shared, tmp_path)
+    with pytest.raises(CheckFailedError, match="undefined symbol: nobody_has_this"):
+        list_all(root)
+    (root / "lib/libu.so").unlink()
+    (root / "lib/libc.so.6").unlink()
+    with pytest.raises(CheckFailedError, match="cannot load a library"):
+        list_all(root)
+
+
+@pytest.mark.toolchain
 def test_an_engine_that_opens_the_hosts_files_is_found(archive: Path, tmp_path: Path) -> None:
     """The mappings of a process show what no closure and no trace of names can hide."""
     root = extract(archive, tmp_path)
@@ -132,15 +167,8 @@ def test_an_engine_that_opens_the_hosts_files_is_found(archive: Path, tmp_path: 
     ],
 )
 def test_engines_that_do_not_hold(source: str, words: str, programs: Any, tmp_path: Path) -> None:
-    import subprocess
-
     (tmp_path / "e.c").write_text(source)
-    environment = {
-        "ZIG_GLOBAL_CACHE_DIR": str(programs.toolchain.zig_cache),
-        "ZIG_LOCAL_CACHE_DIR": str(tmp_path / "z"),
-    }
-    command = [programs.toolchain.zig, "cc", "-target", "x86_64-linux-gnu.2.28", "-s", tmp_path / "e.c", "-o"]
-    subprocess.run([*command, tmp_path / "aima-engine.real"], check=True, env=environment)
+    compile_c(programs, [tmp_path / "e.c", "-o", tmp_path / "aima-engine.real"], tmp_path)
     inputs = replace(programs.inputs(Bundle()), engine=tmp_path / "aima-engine.real")
     with pytest.raises(CheckFailedError, match=words):
         package(inputs, tmp_path, tmp_path / "dist", QUIET)
