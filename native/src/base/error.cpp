@@ -1,7 +1,7 @@
 #include "base/error.h"
 
 #include <algorithm>
-#include <cstring>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -23,7 +23,9 @@ Error::Error(ErrorText text, Exit exit)
 void throw_usage(ErrorText text) { throw Error(std::move(text), Exit::usage); }
 
 void throw_system(std::string what, std::string where, int errno_value) {
-  throw Error({.what = std::move(what), .where = std::move(where), .why = std::strerror(errno_value)});
+  throw Error({.what = std::move(what),
+               .where = std::move(where),
+               .why = std::generic_category().message(errno_value)});
 }
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {

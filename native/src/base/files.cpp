@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -53,7 +54,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   const Descriptor fd(open_for_reading(path));
   size_ = regular_size(fd.get(), path);
   if (size_ == 0) return;
-  void* data = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd.get(), 0);
+  const void* data = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd.get(), 0);
   if (data == MAP_FAILED) throw_input("the file cannot be mapped", path, errno);
   data_ = static_cast<const std::byte*>(data);
 }
@@ -93,9 +94,10 @@ std::string read_text(const std::filesystem::path& path, std::size_t limit) {
   return text;
 }
 
-AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
-  temporary_ = (path_.parent_path() / ("." + path_.filename().string() + ".XXXXXX")).string();
-  fd_ = ::mkstemp(temporary_.data());
+AtomicFile::AtomicFile(std::filesystem::path path)
+    : path_(std::move(path)),
+      temporary_((path_.parent_path() / ("." + path_.filename().string() + ".XXXXXX")).string()),
+      fd_(::mkstemp(temporary_.data())) {
   if (fd_ < 0) throw_system("the file cannot be created", path_.string(), errno);
 }
 

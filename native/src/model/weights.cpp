@@ -30,10 +30,7 @@ using Shape = std::vector<std::int64_t>;
 class Binder {
  public:
   Binder(const Checkpoint& checkpoint, const Config& config, Math math, Weights& weights)
-      : checkpoint_(checkpoint), c_(config), math_(math), weights_(weights) {
-    prefix_ = checkpoint.find("model.language_model.embed_tokens.weight") != nullptr ? "model.language_model."
-                                                                                     : "model.";
-  }
+      : checkpoint_(checkpoint), c_(config), math_(math), weights_(weights), prefix_(prefix_of(checkpoint)) {}
 
   void bind() {
     weights_.embed = matrix(prefix_ + "embed_tokens.weight", c_.vocab, c_.hidden);
@@ -47,6 +44,12 @@ class Binder {
   }
 
  private:
+  static std::string prefix_of(const Checkpoint& checkpoint) {
+    constexpr std::string_view outer = "model.language_model.";
+    return std::string(checkpoint.find("model.language_model.embed_tokens.weight") != nullptr ? outer
+                                                                                              : "model.");
+  }
+
   const Tensor& tensor(const std::string& name, const Shape& shape) {
     const Tensor* found = checkpoint_.find(name);
     if (found == nullptr) {
@@ -158,6 +161,7 @@ class Binder {
     const Matrix all_gate_up = as_matrix(gate_up, c_.experts * 2 * width, c_.hidden);
     const Matrix all_down = as_matrix(down, c_.experts * c_.hidden, width);
     std::vector<Expert> experts;
+    experts.reserve(static_cast<std::size_t>(c_.experts));
     for (std::int64_t e = 0; e < c_.experts; ++e) {
       experts.push_back({.gate = all_gate_up.slice(2 * e * width, width),
                          .up = all_gate_up.slice((2 * e + 1) * width, width),
