@@ -1,0 +1,170 @@
+"""The same weights in every form a folder may have: shards, split experts, other dtypes, other towers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from enginetool import run_engine
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "tiny"
+PREFIX = "model.language_model."
+PROMPT = "5,17,300,2,511,64,9"
+
+
+class Tensors:
+    """The tensors of the tiny checkpoint as bf16 bits, and how to write them again."""
+
+    def __init__(self) -> None:
+        raw = (DATA / "model.safetensors").read_bytes()
+        (length,) = struct.unpack_from("<Q", raw)
+        data = raw[8 + length :]
+        self.bits: dict[str, np.ndarray] = {}
+        self.dtypes: dict[str, str] = {}
+        for name, entry in json.loads(raw[8 : 8 + length]).items():
+            if name != "__metadata__":
+                begin, end = entry["data_offsets"]
+                self.bits[name] = np.frombuffer(data[begin:end], np.uint16).reshape(entry["shape"])
+
+    def bytes_of(self, name: str) -> bytes:
+        values = (self.bits[name].astype(np.uint32) << 16).view(np.float32)
+        match self.dtypes.get(name, "BF16"):
+            case "F32":
+                return values.tobytes()
+            case "F16":
+                return values.astype(np.float16).tobytes()
+            case _:
+                return self.bits[name].tobytes()
+
+    def write(self, path: Path, names: list[str] | None = None) -> None:
+        header: dict[str, object] = {}
+        blob = b""
+        for name in names if names is not None else list(self.bits):
+            data = self.bytes_of(name)
+            span = [len(blob), len(blob) + len(data)]
+            dtype = self.dtypes.get(name, "BF16")
+            header[name] = {"dtype": dtype, "shape": list(self.bits[name].shape), "data_offsets": span}
+            blob += data
+        text = json.dumps(header).encode()
+        path.write_bytes(struct.pack("<Q", len(text)) + text + blob)
+
+
+def one_file(tensors: Tensors, folder: Path) -> None:
+    tensors.write(folder / "model.safetensors")
+
+
+def in_shards(tensors: Tensors, folder: Path) -> None:
+    """Layers scattered over 26 shards, as the published checkpoint has them."""
+    names = list(tensors.bits)
+    weight_map = {}
+    for shard in range(26):
+        file = f"model-{shard + 1:05d}-of-00026.safetensors"
+        part = names[shard::26]
+        tensors.write(folder / file, part)
+        weight_map |= dict.fromkeys(part, file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+
+
+def with_split_experts(tensors: Tensors, folder: Path) -> None:
+    for name in [name for name in tensors.bits if ".mlp.experts." in name and name.startswith(PREFIX)]:
+        stem = name.rpartition(".")[0]
+        for expert, matrix in enumerate(tensors.bits.pop(name)):
+            if name.endswith("gate_up_proj"):
+                gate, up = np.split(matrix, 2)
+                tensors.bits[f"{stem}.{expert}.gate_proj.weight"] = gate
+                tensors.bits[f"{stem}.{expert}.up_proj.weight"] = up
+            else:
+                tensors.bits[f"{stem}.{expert}.down_proj.weight"] = matrix
+    one_file(tensors, folder)
+
+
+def with_decay_and_norm_in_f32(tensors: Tensors, folder: Path) -> None:
+    tensors.dtypes = {n: "F32" for n in tensors.bits if n.endswith(("A_log", "linear_attn.norm.weight"))}
+    assert len(tensors.dtypes) == 6
+    one_file(tensors, folder)
+
+
+def all_in_f32(tensors: Tensors, folder: Path) -> None:
+    tensors.dtypes = dict.fromkeys(tensors.bits, "F32")
+    one_file(tensors, folder)
+
+
+def without_mtp(tensors: Tensors, folder: Path) -> None:
+    before = len(tensors.bits)
+    tensors.bits = {name: bits for name, bits in tensors.bits.items() if not name.startswith("mtp.")}
+    assert len(tensors.bits) == before - 19
+    one_file(tensors, folder)
+
+
+def with_a_vision_tower(tensors: Tensors, folder: Path) -> None:
+    tensors.bits["model.visual.blocks.0.norm1.bias"] = np.zeros(7, np.uint16)
+    one_file(tensors, folder)
+
+
+def with_short_names(tensors: Tensors, folder: Path) -> None:
+    """As transformers saves the text model alone."""
+    tensors.bits = {name.replace(PREFIX, "model."): bits for name, bits in tensors.bits.items()}
+    one_file(tensors, folder)
+
+
+FORMS = [
+    in_shards,
+    with_split_experts,
+    with_decay_and_norm_in_f32,
+    all_in_f32,
+    without_mtp,
+    with_a_vision_tower,
+    with_short_names,
+]
+
+
+def logits(folder: Path, math: str) -> np.ndarray:
+    out = folder / "logits.npy"
+    asked = ["--prompt-ids", PROMPT, "--max-tokens", "3", "--ignore-eos", "--json", "--math", math]
+    done = run_engine("generate", "--model-dir", folder, *asked, "--logits-out", out)
+    assert done.returncode == 0, done.stderr
+    return np.load(out)
+
+
+def folder_of(form: Callable[[Tensors, Path], None], folder: Path) -> Path:
+    folder.mkdir()
+    shutil.copy(DATA / "config.json", folder)
+    form(Tensors(), folder)
+    return folder
+
+
+@pytest.mark.parametrize("math", ["f32", "bf16"])
+def test_every_form_gives_the_same_bits(math: str, tmp_path: Path) -> None:
+    expected = logits(folder_of(one_file, tmp_path / "one_file"), math)
+    for form in FORMS:
+        found = logits(folder_of(form, tmp_path / form.__name__), math)
+        assert np.array_equal(found.view(np.uint32), expected.view(np.uint32)), form.__name__
+
+
+def test_f16_matrices_are_widened_or_rounded(tmp_path: Path) -> None:
+    """The checkpoint's small values lose bits in f16, so only nearness is asked."""
+
+    def all_in_f16(tensors: Tensors, folder: Path) -> None:
+        tensors.dtypes = dict.fromkeys(tensors.bits, "F16")
+        one_file(tensors, folder)
+
+    bf16 = folder_of(one_file, tmp_path / "bf16")
+    f16 = folder_of(all_in_f16, tmp_path / "f16")
+    rows = len(PROMPT.split(","))  # later rows depend on the tokens chosen
+    for math, tolerance in (("f32", 0.02), ("bf16", 0.1)):
+        difference = np.abs(logits(f16, math) - logits(bf16, math))[:rows]
+        assert difference.max() < tolerance, math
+
+
+def test_a_missing_shard_is_named(tmp_path: Path) -> None:
+    folder = folder_of(in_shards, tmp_path / "shards")
+    (folder / "model-00007-of-00026.safetensors").unlink()
+    done = run_engine("generate", "--model-dir", folder, "--prompt-ids", "1", "--max-tokens", "1")
+    assert done.returncode == 2
+    assert "the shard model-00007-of-00026.safetensors is missing" in done.stderr
+    assert done.stdout == ""
