@@ -23,8 +23,11 @@ TokenizerFile random_merges(std::mt19937& random, int letters, int count, bool t
   for (int id = 256; static_cast<int>(file.merges.size()) < count; ++id) {
     const std::int32_t left = usable[random() % usable.size()], right = usable[random() % usable.size()];
     if (!seen.emplace(std::pair{left, right}, true).second) continue;
-    file.merges.push_back({left, right, id});
-    usable.push_back(id);
+    // Now and then two merges make the same token.
+    const std::int32_t result =
+        random() % 5 == 0 && id > 256 ? file.merges[random() % file.merges.size()].result : id;
+    file.merges.push_back({left, right, result});
+    usable.push_back(result);
   }
   if (!trained) std::shuffle(file.merges.begin(), file.merges.end(), random);
   return file;

@@ -24,7 +24,7 @@ int run_doctor(const DoctorOptions& options, std::ostream& out) {
   std::vector<Check> kernels;
   for (const auto& library : kernel_libraries(context.bundle, options.kernels.value_or(""))) {
     kernels.push_back(check_kernels(context, library));
-    if (std::string target = target_of(kernels.back()); !target.empty())
+    if (const std::string target = target_of(kernels.back()); !target.empty())
       context.kernel_targets.push_back(target);
   }
   if (kernels.empty()) kernels.push_back(no_kernels(context));

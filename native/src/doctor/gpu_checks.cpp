@@ -3,10 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/json/array.hpp>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
-#include <cstring>
 #include <sstream>
 
 #include "doctor/checks.h"
@@ -18,7 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kAmd = 0x1002;
 // The first mainline kernel said to drive gfx1151 without patches (packaging.md 1.5).
-constexpr int kMainline[3] = {6, 18, 4};
+constexpr std::array<int, 3> kMainline = {6, 18, 4};
 
 /// What to do about a device file that does not open: its group is the usual cause.
 std::string access_remedy(const Context& context, const fs::path& path, int error) {
@@ -58,6 +59,19 @@ std::vector<std::string> gpu_targets(const Context& context) {
   return found;
 }
 
+/// "6.18.9-generic" -> {6, 18, 9}; zeros where there is no number.
+std::array<int, 3> release_numbers(const std::string& release) {
+  std::array<int, 3> numbers{};
+  const char* at = release.data();
+  const char* const end = at + release.size();
+  for (int& number : numbers) {
+    at = std::from_chars(at, end, number).ptr;
+    if (at == end || *at != '.') break;
+    ++at;
+  }
+  return numbers;
+}
+
 std::string joined(const std::vector<std::string>& words, const char* between) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : between) + word;
@@ -73,12 +87,11 @@ boost::json::array json_list(const std::vector<std::string>& words) {
 Check check_kernel_release(const Context& context) {
   Check check{.name = "kernel",
               .expected = "for gfx1151: 6.18.4 or newer, or a distribution's kernel with its patches"};
-  std::string release = context.system.text(context.system.at("/proc/sys/kernel/osrelease")).value_or("");
+  const std::string release =
+      context.system.text(context.system.at("/proc/sys/kernel/osrelease")).value_or("");
   check.actual = "Linux " + (release.empty() ? "of an unknown release" : release);
   check.details["release"] = release;
-  int version[3] = {0, 0, 0};
-  std::sscanf(release.c_str(), "%d.%d.%d", &version[0], &version[1], &version[2]);
-  const bool older = std::lexicographical_compare(version, version + 3, kMainline, kMainline + 3);
+  const bool older = release_numbers(release) < kMainline;
   const std::vector<std::string> gpus = gpu_targets(context);
   if (older && std::ranges::find(gpus, "gfx1151") != gpus.end()) {
     check.status = Status::warn;
@@ -98,7 +111,7 @@ Check check_kfd(const Context& context) {
     return check;
   }
   check.status = context.gpu_missing;
-  check.actual = std::string("/dev/kfd: ") + std::strerror(error);
+  check.actual = "/dev/kfd: " + error_text(error);
   check.remedy = error == ENOENT
                      ? "run on a host with an AMD GPU and its driver (modprobe amdgpu; in a container: "
                        "--device /dev/kfd --device /dev/dri)"
@@ -120,7 +133,7 @@ Check check_render_nodes(const Context& context) {
     if (vendor) std::snprintf(id, sizeof id, "0x%04x", static_cast<unsigned>(*vendor));
     nodes.push_back({{"name", name}, {"vendor", id}, {"opens", error == 0}, {"errno", error}});
     check.actual += (check.actual.empty() ? "" : ", ") + name + " (vendor " + id +
-                    (error == 0 ? ")" : std::string("; ") + std::strerror(error) + ")");
+                    (error == 0 ? ")" : "; " + error_text(error) + ")");
     if (amd && error != 0) check.remedy = access_remedy(context, node, error);
   }
   if (nodes.empty()) check.actual = "none in /dev/dri";

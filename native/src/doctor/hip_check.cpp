@@ -43,7 +43,7 @@ boost::json::array objects_outside(const std::string& root) {
       [](dl_phdr_info* info, std::size_t, void* data) {
         auto& s = *static_cast<Search*>(data);
         const std::string name = info->dlpi_name;
-        if (name.find('/') != name.npos && !name.starts_with(s.root + "/"))
+        if (name.find('/') != std::string::npos && !name.starts_with(s.root + "/"))
           s.found.push_back(boost::json::string(name));
         return 0;
       },
@@ -54,9 +54,9 @@ boost::json::array objects_outside(const std::string& root) {
 /// In the child: opens the library and asks. HIP stays loaded: closing it is not supported.
 std::string ask(const fs::path& library, const fs::path& root) {
   void* const handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) return boost::json::serialize(boost::json::object{{"load_error", ::dlerror()}});
+  if (handle == nullptr) return boost::json::serialize(boost::json::object{{"load_error", load_error()}});
   Hip hip;
-  if (!hip.bind(handle)) return boost::json::serialize(boost::json::object{{"load_error", ::dlerror()}});
+  if (!hip.bind(handle)) return boost::json::serialize(boost::json::object{{"load_error", load_error()}});
   int version = 0, count = 0;
   const int version_error = hip.runtime_version(&version);
   const int count_error = hip.device_count(&count);

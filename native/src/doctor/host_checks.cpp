@@ -5,7 +5,6 @@
 #include <boost/json/array.hpp>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <sstream>
 
 #include "base/cpu.h"
@@ -113,8 +112,8 @@ Check check_limits() {
 }
 
 Check check_temporary_folder() {
-  const char* const set = std::getenv("TMPDIR");
-  const std::string folder = set != nullptr && *set != '\0' ? set : "/tmp";
+  const std::optional<std::string> set = variable("TMPDIR");
+  const std::string folder = set && !set->empty() ? *set : "/tmp";
   Check check{.name = "tmpdir",
               .actual = folder,
               .expected = "a folder to write in: the GPU runtime puts files there"};
@@ -127,7 +126,7 @@ Check check_temporary_folder() {
     return check;
   }
   check.status = Status::warn;
-  check.actual += std::string(": ") + std::strerror(errno);
+  check.actual += ": " + error_text(errno);
   check.remedy = "set TMPDIR to a folder that exists and that you may write in";
   return check;
 }
@@ -138,18 +137,17 @@ Check check_environment() {
   std::string text;
   for (const char* name :
        {"ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"}) {
-    const char* const value = std::getenv(name);
-    if (value == nullptr) continue;
-    hiding[name] = value;
-    text += std::string(text.empty() ? "" : ", ") + name + "=" + value;
+    const std::optional<std::string> value = variable(name);
+    if (!value) continue;
+    hiding[name] = *value;
+    text += std::string(text.empty() ? "" : ", ") + name + "=" + *value;
   }
   if (!hiding.empty()) {
     check.status = Status::warn;
     check.remedy = "a GPU that these hide looks like no GPU at all: unset them if one is missing";
   }
   boost::json::array dropped;
-  const char* const names = std::getenv("AIMA_DROPPED_ENV");
-  std::istringstream list(names == nullptr ? "" : names);
+  std::istringstream list(variable("AIMA_DROPPED_ENV").value_or(""));
   std::string dropped_text;
   for (std::string name; std::getline(list, name, ',');) {
     dropped.push_back(boost::json::string(name));

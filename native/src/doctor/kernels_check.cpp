@@ -37,7 +37,7 @@ boost::json::object entry_of(const aima_kernel_v1& kernel) {
 /// In the child: opens the library, compares what both sides think a table is, and lists it.
 std::string read_table(const fs::path& library) {
   void* const handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) return problem(::dlerror());
+  if (handle == nullptr) return problem(load_error());
   const auto* table = static_cast<const aima_kernels_table_v1*>(::dlsym(handle, "aima_kernels_v1"));
   if (table == nullptr) return problem("it exports no aima_kernels_v1");
   if (table->magic != AIMA_KERNELS_MAGIC) return problem("its table has another magic number");

@@ -1,8 +1,8 @@
 #include "doctor/system.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -12,7 +12,9 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <system_error>
@@ -33,6 +35,11 @@ std::tuple<std::string, std::uint64_t> by_number(const fs::path& path) {
   std::uint64_t number = 0;
   std::from_chars(name.data() + digits, name.data() + name.size(), number);
   return {name.substr(0, digits), number};
+}
+
+std::string signal_text(int signal) {
+  const char* const text = ::strsignal(signal);  // NOLINT(concurrency-mt-unsafe): doctor has one thread
+  return text == nullptr ? std::to_string(signal) : text;
 }
 
 [[noreturn]] void child_main(const std::function<std::string()>& work, int pipe) {
@@ -113,8 +120,9 @@ std::string System::group_name(std::uint32_t gid) const {
   const std::string field = ":" + std::to_string(gid) + ":";
   for (std::string line; std::getline(file, line);) {
     const std::size_t name = line.find(':');
-    const std::size_t second = name == line.npos ? line.npos : line.find(':', name + 1);
-    if (second != line.npos && line.compare(second, field.size(), field) == 0) return line.substr(0, name);
+    const std::size_t second = name == std::string::npos ? name : line.find(':', name + 1);
+    if (second != std::string::npos && line.compare(second, field.size(), field) == 0)
+      return line.substr(0, name);
   }
   return std::to_string(gid);
 }
@@ -128,14 +136,14 @@ int open_error(const fs::path& path) {
 
 Outcome run_apart(const std::function<std::string()>& work, std::chrono::milliseconds limit) {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return {.trouble = std::string("no pipe: ") + std::strerror(errno)};
+  if (::pipe2(ends, O_CLOEXEC) != 0) return {.trouble = "no pipe: " + error_text(errno)};
   const pid_t child = ::fork();
   if (child == 0) child_main(work, ends[1]);
   ::close(ends[1]);
   Outcome outcome;
   std::string answer;
   if (child < 0) {
-    outcome.trouble = std::string("no process: ") + std::strerror(errno);
+    outcome.trouble = "no process: " + error_text(errno);
   } else {
     const bool finished = read_all(ends[0], answer, Clock::now() + limit);
     if (!finished) ::kill(child, SIGKILL);
@@ -145,7 +153,7 @@ Outcome run_apart(const std::function<std::string()>& work, std::chrono::millise
     if (!finished) {
       outcome.trouble = "no answer within " + std::to_string(limit.count() / 1000) + " s";
     } else if (WIFSIGNALED(status)) {
-      outcome.trouble = std::string("the process died: ") + ::strsignal(WTERMSIG(status));
+      outcome.trouble = "the process died: " + signal_text(WTERMSIG(status));
     } else if (WEXITSTATUS(status) != 0) {
       outcome.trouble = "the process stopped with code " + std::to_string(WEXITSTATUS(status));
     } else {
@@ -155,6 +163,18 @@ Outcome run_apart(const std::function<std::string()>& work, std::chrono::millise
   ::close(ends[0]);
   return outcome;
 }
+
+std::optional<std::string> variable(const char* name) {
+  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets variables
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+std::string load_error() {
+  const char* const text = ::dlerror();  // NOLINT(concurrency-mt-unsafe): glibc keeps it for each thread
+  return text == nullptr ? "unknown" : text;
+}
+
+std::string error_text(int error) { return std::generic_category().message(error); }
 
 std::string size_text(std::uint64_t bytes) {
   std::array<char, 32> text;

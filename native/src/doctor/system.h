@@ -49,6 +49,15 @@ struct Outcome {
 /// this process has one thread.
 Outcome run_apart(const std::function<std::string()>& work, std::chrono::milliseconds limit);
 
+/// An environment variable's value; nothing when it is not set.
+std::optional<std::string> variable(const char* name);
+
+/// Why the last dlopen or dlsym of this thread failed.
+std::string load_error();
+
+/// The text of an errno value.
+std::string error_text(int error);
+
 /// "12.3 GiB", or "8.0 MiB" below one.
 std::string size_text(std::uint64_t bytes);
 
