@@ -176,13 +176,14 @@ def measure(
     prompt = random_prompt(options.prompt_tokens, 0)
     count = options.decode_tokens + 1  # the first token comes from the prompt's own logits
     samples: dict[str, list[Sample]] = {program.name: [] for program in programs}
-    with reporter.task("rounds", (options.rounds + 1) * len(programs)) as task:
-        for turn in range(options.rounds + 1):
-            for program in programs if turn % 2 else reversed(programs):
-                sample = program.run(prompt, count)
-                task.advance(title=f"round {turn}: {program.name}")
-                if turn:
-                    samples[program.name].append(sample)
+    for turn in range(options.rounds + 1):
+        for program in programs if turn % 2 else reversed(programs):
+            sample = program.run(prompt, count)
+            name = f"round {turn}" if turn else "warm-up"
+            prefill, decode = len(prompt) / sample.prefill_s, sample.steps / sample.decode_s
+            reporter.line(f"  {name}, {program.name}: prefill {prefill:.1f} tok/s, decode {decode:.2f} tok/s")
+            if turn:
+                samples[program.name].append(sample)
     return samples
 
 
@@ -278,10 +279,15 @@ def show(outcome: dict[str, Any], reporter: Reporter) -> None:
     header = ["program", "prefill tok/s", "decode tok/s", "of bandwidth", "ours: prefill", "ours: decode"]
     reporter.table(header, rows, right=frozenset(header[1:]))
     if met := outcome.get("agreement"):
-        reporter.result(
-            f"greedy: first token equal for {met['first_token_equal']} of {met['prompts']} prompts, "
-            f"{met['tokens_before_parting']} of {met['tokens_possible']} tokens before the first difference"
-        )
+        reporter.result(agreement_text(met))
+
+
+def agreement_text(met: dict[str, int]) -> str:
+    """The agreement as a sentence."""
+    return (
+        f"greedy: first token equal for {met['first_token_equal']} of {met['prompts']} prompts, "
+        f"{met['tokens_before_parting']} of {met['tokens_possible']} tokens before the first difference"
+    )
 
 
 def check_targets(outcome: dict[str, Any], options: argparse.Namespace) -> None:
@@ -360,6 +366,7 @@ def compare(options: argparse.Namespace, reporter: Reporter) -> dict[str, Any]:
         if engine:
             with reporter.step("greedy agreement"):
                 facts["agreement"] = agreement(engine, peer)
+            reporter.line(f"  {agreement_text(facts['agreement'])}")
         samples = measure(programs, options, reporter)
     finally:
         peer.close()
