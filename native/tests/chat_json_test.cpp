@@ -8,7 +8,6 @@
 
 using aima::base::Error;
 using aima::text::dump_json;
-using aima::text::Json;
 using aima::text::JsonLimits;
 using aima::text::parse_json;
 

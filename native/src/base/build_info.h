@@ -9,7 +9,7 @@ namespace aima::base {
 
 /// A library compiled into the engine.
 struct LibraryInfo {
-  std::string_view name;     ///< for example "Boost.JSON"
+  std::string_view name;     ///< for example "Boost"
   std::string_view version;  ///< for example "1.90.0"
 };
 

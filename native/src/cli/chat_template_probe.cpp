@@ -37,7 +37,7 @@ int run_command(const Arguments& arguments) {
 
 }  // namespace
 
-const Command chat_template_probe_command = {
+constinit const Command chat_template_probe_command = {
     .name = "chat-template-probe",
     .summary = "Print the prompt that a chat request becomes, as text and as token ids, in JSON",
     .usage = "(--user TEXT | --request-json FILE | --requests-jsonl FILE) [--model-dir DIR]",

@@ -1,12 +1,11 @@
 #include "text/chat_json.h"
 
-#include <locale.h>
-#include <stdlib.h>
-
 #include <algorithm>
 #include <boost/json/basic_parser_impl.hpp>
 #include <charconv>
+#include <clocale>
 #include <cmath>
+#include <cstdlib>
 #include <numeric>
 #include <system_error>
 
@@ -137,7 +136,7 @@ class Builder {
       array->push_back(std::move(value));
     } else {
       std::get<Json::Object>(open_.back().value.value)
-          .push_back({std::move(open_.back().key), std::move(value)});
+          .emplace_back(std::move(open_.back().key), std::move(value));
     }
     return true;
   }
@@ -253,7 +252,7 @@ Json parse_json(std::string_view text, std::string_view where, const JsonLimits&
   options.numbers = bj::number_precision::none;
   bj::basic_parser<Builder> parser(options, limits);
   ErrorCode ec;
-  std::size_t read = parser.write_some(false, text.data(), text.size(), ec);
+  const std::size_t read = parser.write_some(false, text.data(), text.size(), ec);
   if (!ec && text.find_first_not_of(" \t\r\n", read) != std::string_view::npos) ec = bj::error::extra_data;
   if (!ec) return parser.handler().take();
   std::string why = parser.handler().problem();

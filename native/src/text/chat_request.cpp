@@ -33,7 +33,7 @@ void set(Json& object, std::string_view key, Json value) {
   if (Json* found = find(object, key)) {
     *found = std::move(value);
   } else {
-    std::get<Json::Object>(object.value).push_back({std::string(key), std::move(value)});
+    std::get<Json::Object>(object.value).emplace_back(std::string(key), std::move(value));
   }
 }
 

@@ -43,11 +43,13 @@ inline V vmin(V a, V b) { return _mm256_min_ps(a, b); }
 inline V vmax(V a, V b) { return _mm256_max_ps(a, b); }
 inline V madd(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
 
-inline float hsum(V v) {
-  __m128 s = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-  s = _mm_add_ps(s, _mm_movehl_ps(s, s));
-  return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+/// The sums of the lanes of four vectors, each ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)).
+inline __m128 hsum4(V a, V b, V c, V d) {
+  const V quads = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+  return _mm_add_ps(_mm256_castps256_ps128(quads), _mm256_extractf128_ps(quads, 1));
 }
+inline void store_hsum4(float* p, V a, V b, V c, V d) { _mm_storeu_ps(p, hsum4(a, b, c, d)); }
+inline float hsum(V v) { return _mm_cvtss_f32(hsum4(v, v, v, v)); }
 inline float hmax(V v) {
   __m128 s = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
   s = _mm_max_ps(s, _mm_movehl_ps(s, s));

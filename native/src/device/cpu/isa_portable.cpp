@@ -38,10 +38,17 @@ inline V vmin(V a, V b) { return _mm_min_ps(a, b); }
 inline V vmax(V a, V b) { return _mm_max_ps(a, b); }
 inline V madd(V a, V b, V c) { return _mm_add_ps(_mm_mul_ps(a, b), c); }
 
-inline float hsum(V v) {
-  const V s = _mm_add_ps(v, _mm_movehl_ps(v, v));
-  return _mm_cvtss_f32(_mm_add_ss(s, _mm_shuffle_ps(s, s, 1)));
+/// The sums of the lanes of four vectors, each (0 + 1) + (2 + 3).
+inline V hsum4(V a, V b, V c, V d) {
+  const V ab = _mm_add_ps(_mm_shuffle_ps(a, b, _MM_SHUFFLE(2, 0, 2, 0)),
+                          _mm_shuffle_ps(a, b, _MM_SHUFFLE(3, 1, 3, 1)));
+  const V cd = _mm_add_ps(_mm_shuffle_ps(c, d, _MM_SHUFFLE(2, 0, 2, 0)),
+                          _mm_shuffle_ps(c, d, _MM_SHUFFLE(3, 1, 3, 1)));
+  return _mm_add_ps(_mm_shuffle_ps(ab, cd, _MM_SHUFFLE(2, 0, 2, 0)),
+                    _mm_shuffle_ps(ab, cd, _MM_SHUFFLE(3, 1, 3, 1)));
 }
+inline void store_hsum4(float* p, V a, V b, V c, V d) { _mm_storeu_ps(p, hsum4(a, b, c, d)); }
+inline float hsum(V v) { return _mm_cvtss_f32(hsum4(v, v, v, v)); }
 inline float hmax(V v) {
   const V s = _mm_max_ps(v, _mm_movehl_ps(v, v));
   return _mm_cvtss_f32(_mm_max_ss(s, _mm_shuffle_ps(s, s, 1)));

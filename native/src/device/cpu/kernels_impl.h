@@ -1,8 +1,9 @@
 /// The algorithms behind `Isa`, included inside an anonymous namespace by each isa_*.cpp after it has
 /// defined, for its vector type V of LANES floats:
 ///   zero, set1, load (float, Bf16, any address), store, add, sub, mul, div, vmin, vmax, madd (a·b + c),
-///   hsum, hmax, power_of_two (2^n for whole n in [-126, 127]), rounded (to bf16, kept as float), store_bf16,
-///   sqrt1, and the gemm_nt tile shape NT_ROWS x NT_COLS, the gemm_nn tile shape NN_ROWS x NN_VECTORS.
+///   hsum, store_hsum4 (four sums, each in hsum's order), hmax, power_of_two (2^n for whole n in [-126,
+///   127]), rounded (to bf16, kept as float), store_bf16, sqrt1, and the gemm_nt tile shape NT_ROWS x
+///   NT_COLS, the gemm_nn tile shape NN_ROWS x NN_VECTORS.
 /// No include guard: each includer needs its own copy. No C++ library header: see isa.h.
 
 using aima::device::cpu::GdnStep;
@@ -77,8 +78,13 @@ inline const float* x_row(const GemmNt& g, int64_t m) {
   return g.x + (g.x_rows != nullptr ? g.x_rows[m] : m) * g.x_stride;
 }
 
+/// How far ahead of their use weights are asked for, in bytes: the hardware's own prefetch stops at each
+/// page.
+constexpr int64_t PREFETCH = 16384;
+
 /// R x C dot products side by side: lane l sums k = l mod LANES in ascending order, then the lanes are added.
-template <int R, int C, typename W>
+/// `First`: the weights come from memory, not from a cache.
+template <int R, int C, bool First, typename W>
 [[gnu::always_inline]] inline void nt_tile(const GemmNt& g, int64_t m, int64_t n) {
   const float* x[R];
   const W* w[C];
@@ -94,6 +100,7 @@ template <int R, int C, typename W>
     for (int r = 0; r < R; ++r) xv[r] = load(x[r] + k);
     for (int c = 0; c < C; ++c) {
       const V wv = load(w[c] + k);
+      if constexpr (First) __builtin_prefetch(reinterpret_cast<const char*>(w[c] + k) + PREFETCH);
       for (int r = 0; r < R; ++r) sum[r][c] = madd(xv[r], wv, sum[r][c]);
     }
   }
@@ -104,22 +111,32 @@ template <int R, int C, typename W>
     }
   }
   for (int r = 0; r < R; ++r) {
-    for (int c = 0; c < C; ++c) g.y[(m + r) * g.y_stride + n + c] = hsum(sum[r][c]);
+    float* y = g.y + (m + r) * g.y_stride + n;
+    int c = 0;
+    for (; c + 4 <= C; c += 4) store_hsum4(y + c, sum[r][c], sum[r][c + 1], sum[r][c + 2], sum[r][c + 3]);
+    for (; c < C; ++c) y[c] = hsum(sum[r][c]);
   }
 }
 
-template <int R, typename W>
+template <int R, bool First, typename W>
 [[gnu::always_inline]] inline void nt_rows(const GemmNt& g, int64_t m) {
   int64_t n = 0;
-  for (; n + NT_COLS <= g.n; n += NT_COLS) nt_tile<R, NT_COLS, W>(g, m, n);
-  for (; n < g.n; ++n) nt_tile<R, 1, W>(g, m, n);
+  for (; n + NT_COLS <= g.n; n += NT_COLS) nt_tile<R, NT_COLS, First, W>(g, m, n);
+  for (; n < g.n; ++n) nt_tile<R, 1, First, W>(g, m, n);
 }
 
 template <typename W>
 void gemm_nt(const GemmNt& g) {
   int64_t m = 0;
-  for (; m + NT_ROWS <= g.m; m += NT_ROWS) nt_rows<NT_ROWS, W>(g, m);
-  for (; m < g.m; ++m) nt_rows<1, W>(g, m);
+  if (g.m >= NT_ROWS) {
+    nt_rows<NT_ROWS, true, W>(g, 0);
+    m = NT_ROWS;
+  } else if (g.m > 0) {
+    nt_rows<1, true, W>(g, 0);
+    m = 1;
+  }
+  for (; m + NT_ROWS <= g.m; m += NT_ROWS) nt_rows<NT_ROWS, false, W>(g, m);
+  for (; m < g.m; ++m) nt_rows<1, false, W>(g, m);
 }
 
 /// R rows x C vectors of columns; `part` < LANES: a single, partly filled vector.
