@@ -1,7 +1,8 @@
 #include "base/cpu.h"
 
 #include <cpuid.h>
-#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdint>
@@ -47,6 +48,7 @@ CpuFeatures detect() {
   f.avx512 = f.avx2 && zmm && bit(extended.ebx, 16) && bit(extended.ebx, 17) && bit(extended.ebx, 30) &&
              bit(extended.ebx, 31);
   f.avx512_bf16 = f.avx512 && bit(more.eax, 5);
+  f.slow_bf16_dot = cpuid(0).ebx == 0x756e6547U;  // "Genu"ineIntel
   f.amx_bf16 = f.avx512 && tiles && bit(extended.edx, 22) && bit(extended.edx, 24);
   return f;
 }
@@ -56,6 +58,14 @@ CpuFeatures detect() {
 const CpuFeatures& cpu_features() {
   static const CpuFeatures features = detect();
   return features;
+}
+
+bool permit_amx() {
+  // From the kernel's asm/prctl.h and its list of register states; glibc has no wrapper.
+  constexpr long request_permission = 0x1023;
+  constexpr long tile_data = 18;
+  static const bool permitted = ::syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+  return permitted;
 }
 
 std::string cpu_name() {
@@ -69,14 +79,6 @@ std::string cpu_name() {
   const std::size_t first = name.find_first_not_of(' ');
   const std::size_t last = name.find_last_not_of(' ');
   return first == std::string::npos ? "unknown" : name.substr(first, last - first + 1);
-}
-
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  const int count = CPU_COUNT(&set);
-  return count > 0 ? count : 1;
 }
 
 }  // namespace aima::base

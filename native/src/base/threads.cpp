@@ -1,18 +1,58 @@
 #include "base/threads.h"
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
+
+#include "base/cpu.h"
 
 namespace aima::base {
 namespace {
 
-// A decode step is a few hundred short loops: sleeping between them would cost more than the work. About 20
-// us.
-constexpr int spins = 1000;
+// A decode step is a few hundred short loops, with up to some tens of microseconds of one thread's work
+// between them: sleeping there would cost more than the work.
+constexpr std::chrono::microseconds spin_time(200);
+
+/// True as soon as `ready` is, false after spin_time.
+template <typename F>
+bool spin_until(const F& ready) {
+  const auto start = std::chrono::steady_clock::now();
+  do {
+    for (int i = 0; i < 64; ++i) {
+      if (ready()) return true;
+      __builtin_ia32_pause();
+    }
+  } while (std::chrono::steady_clock::now() - start < spin_time);
+  return false;
+}
+
+/// The calling thread runs on `processor` alone, where the kernel lets it.
+void pin_to(int processor) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(processor, &set);
+  ::sched_setaffinity(0, sizeof set, &set);
+}
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) {
-  for (int worker = 1; worker < threads; ++worker) threads_.emplace_back([this, worker] { work(worker); });
+std::vector<int> choose_processors(int threads) {
+  std::vector<int> all = usable_processors();
+  const auto count = static_cast<std::size_t>(threads);
+  if (threads < 2 || count > all.size()) return {};
+  const auto here = std::ranges::find(all, ::sched_getcpu());
+  if (count < all.size() && here != all.end()) std::ranges::rotate(all, here);
+  all.resize(count);
+  return all;
+}
+
+ThreadPool::ThreadPool(int threads, std::vector<int> processors) : processors_(std::move(processors)) {
+  for (int worker = 1; worker < threads; ++worker) {
+    threads_.emplace_back([this, worker] {
+      if (!processors_.empty()) pin_to(processors_[static_cast<std::size_t>(worker)]);
+      work(worker);
+    });
+  }
 }
 
 ThreadPool::~ThreadPool() {
@@ -34,14 +74,32 @@ void ThreadPool::run(std::int64_t count, TaskRef task) {
     loop_.notify_all();
   }
   take_tasks(0);
-  if (shared) {
-    for (int spin = 0; spin < spins && busy_.load(std::memory_order_acquire) != 0; ++spin)
-      __builtin_ia32_pause();
+  if (shared && !spin_until([this] { return busy_.load(std::memory_order_acquire) == 0; })) {
     for (int left = busy_.load(); left != 0; left = busy_.load()) busy_.wait(left);
   }
+  finish_loop();
+}
+
+void ThreadPool::finish_loop() {
   task_ = nullptr;
+  const bool stopped = stop_ != nullptr && stop_->load();
+  if (error_ || stopped) release();
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
-  if (stop_ != nullptr && stop_->load()) throw Cancelled();
+  if (stopped) throw Cancelled();
+}
+
+void ThreadPool::hold() {
+  if (processors_.empty() || released_mask_) return;
+  cpu_set_t mask;
+  if (::sched_getaffinity(0, sizeof mask, &mask) != 0) return;
+  released_mask_ = mask;
+  pin_to(processors_.front());
+}
+
+void ThreadPool::release() {
+  if (!released_mask_) return;
+  ::sched_setaffinity(0, sizeof *released_mask_, &*released_mask_);
+  released_mask_.reset();
 }
 
 void ThreadPool::take_tasks(int worker) noexcept {
@@ -60,8 +118,7 @@ void ThreadPool::take_tasks(int worker) noexcept {
 }
 
 void ThreadPool::wait_for_loop(std::uint32_t seen) const {
-  for (int spin = 0; spin < spins && loop_.load(std::memory_order_acquire) == seen; ++spin)
-    __builtin_ia32_pause();
+  if (spin_until([this, seen] { return loop_.load(std::memory_order_acquire) != seen; })) return;
   loop_.wait(seen);
 }
 

@@ -1,11 +1,14 @@
 /// A fixed set of threads that share out the tasks of one loop at a time.
 #pragma once
 
+#include <sched.h>
+
 #include <atomic>
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -35,15 +38,25 @@ class TaskRef {
 
 /// Tasks are taken one by one by whoever is free, so a task's result must not depend on which worker runs it
 /// or when: each writes its own outputs. Not re-entrant: a task must not start another loop.
+///
+/// Between loops the workers spin for a while, since the next loop mostly follows at once, then they sleep.
 class ThreadPool {
  public:
-  /// `threads` >= 1 in all, the caller of `run` included.
-  explicit ThreadPool(int threads);
+  /// `threads` >= 1 in all, the caller of `run` included. `processors` (as many as threads, or none): worker
+  /// i runs on processors[i] alone; worker 0 does while it is held.
+  explicit ThreadPool(int threads, std::vector<int> processors = {});
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
   ~ThreadPool();
 
   int size() const { return static_cast<int>(threads_.size()) + 1; }
+  /// Where the workers are pinned; empty: nowhere.
+  const std::vector<int>& processors() const { return processors_; }
+
+  /// Pins the calling thread to worker 0's processor, until `release` or until a loop throws. A thread that
+  /// it starts meanwhile would inherit that.
+  void hold();
+  void release();
 
   /// Runs tasks 0..count-1, and returns when all are done. `worker` is 0..size()-1. The first exception of a
   /// task is thrown here after the others have stopped.
@@ -57,7 +70,10 @@ class ThreadPool {
   void work(int worker);
   void take_tasks(int worker) noexcept;
   void wait_for_loop(std::uint32_t seen) const;
+  void finish_loop();
 
+  std::vector<int> processors_;
+  std::optional<cpu_set_t> released_mask_;  ///< of the thread that is held
   std::vector<std::thread> threads_;
   const TaskRef* task_ = nullptr;
   std::int64_t count_ = 0;
@@ -70,5 +86,9 @@ class ThreadPool {
   std::mutex error_mutex_;
   std::exception_ptr error_;
 };
+
+/// Processors for `threads` threads, from the one that the caller runs on onward, so that programs beside
+/// each other rarely choose the same; none when there are too few processors, or only one thread.
+std::vector<int> choose_processors(int threads);
 
 }  // namespace aima::base
