@@ -17,6 +17,7 @@ from pathlib import Path
 
 from aimabuild.base.errors import AimaError
 from aimabuild.base.reporter import Reporter
+from aimabuild.graph.native import isa_flags
 from aimabuild.toolchain import Toolchain, open_toolchain
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -73,7 +74,7 @@ def tidy_command(toolchain: Toolchain, source: Path, flags: dict[str, list[str]]
     if source.stem.startswith("isa_"):
         # These files include no C++ library header (docs/architecture.md), so <stdint.h> is right there.
         checks = ["--checks=-modernize-deprecated-headers"]
-        arguments += [f"-m{flag}" for flag in ("avx2", "fma", "f16c") if source.stem.endswith("_avx2")]
+        arguments += isa_flags(str(source)).split()
     return [toolchain.clang_tidy, "--quiet", "--warnings-as-errors=*", *checks, source, "--", *arguments]
 
 

@@ -19,15 +19,12 @@
 #include "base/error.h"
 #include "base/numbers.h"
 #include "device/cpu/cpu_device.h"
+#include "device/cpu/tables.h"
 
 namespace aima::test {
 
 /// Every inner-loop table that this processor can run.
-inline std::vector<const device::cpu::Isa*> usable_isas() {
-  std::vector<const device::cpu::Isa*> isas = {&device::cpu::isa_portable()};
-  if (base::cpu_features().avx2) isas.push_back(&device::cpu::isa_avx2());
-  return isas;
-}
+using device::cpu::usable_isas;
 
 class Random {
  public:

@@ -158,7 +158,9 @@ def test_this_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", "")
     monkeypatch.setenv("AIMA_DROPPED_ENV", "LD_PRELOAD")
     checks = doctor()["checks"]
-    assert checks["cpu"]["details"]["cores"] == len(os.sched_getaffinity(0))
+    assert checks["cpu"]["details"]["processors"] == len(os.sched_getaffinity(0))
+    assert 1 <= checks["cpu"]["details"]["cores"] <= len(os.sched_getaffinity(0))
+    assert checks["cpu"]["details"]["isa"][-1] == "sse2"
     assert checks["tmpdir"]["status"] == "warn"
     assert checks["environment"]["details"]["dropped"] == ["LD_PRELOAD"]
     assert "HIP_VISIBLE_DEVICES=" in checks["environment"]["actual"]

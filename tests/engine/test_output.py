@@ -30,6 +30,26 @@ def test_json_says_what_ran() -> None:
     timings = answer["timings"]
     assert (timings["prefill_tokens"], timings["decode_tokens"]) == (3, 1)
     assert all(timings[name] > 0 for name in ("load_ms", "prefill_ms", "decode_ms"))
+    for phase in ("prefill_ms", "decode_ms"):
+        spent = [joint[phase] for joint in timings["joints"].values()]
+        assert len(spent) == 8
+        assert all(part > 0 for part in spent)
+        assert sum(spent) <= timings[phase]
+    assert ", 1 thread" in run_engine(*REQUEST, "--max-tokens", "1", "--threads", "1").stderr
+
+
+def test_the_instruction_set_can_be_chosen_among_those_of_the_processor() -> None:
+    report = json.loads(run_engine("doctor", "--json").stdout)
+    names = next(check for check in report["checks"] if check["name"] == "cpu")["details"]["isa"]
+    known = json.loads(run_engine("--build-info").stdout)["cpu_instruction_sets"]
+    assert set(names) <= set(known)
+    assert "sse2" in names
+    for name in names:
+        answer = json.loads(run_engine(*REQUEST, "--max-tokens", "1", "--isa", name, "--json").stdout)
+        assert f", {name}, " in answer["device_detail"]
+    refused = run_engine(*REQUEST, "--max-tokens", "1", "--isa", "sse9")
+    assert refused.returncode == 2
+    assert "no instruction set 'sse9'" in refused.stderr
 
 
 def test_a_stop_token_ends_the_reply(tmp_path: Path) -> None:

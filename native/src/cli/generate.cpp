@@ -12,6 +12,7 @@
 #include "base/npy.h"
 #include "cli/commands.h"
 #include "device/cpu/cpu_device.h"
+#include "device/cpu/tables.h"
 #include "engine/loaded_model.h"
 #include "engine/session.h"
 
@@ -21,14 +22,15 @@ namespace {
 namespace bj = boost::json;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::array<Option, 12> options = {{
+constexpr std::array<Option, 13> options = {{
     {"model-dir", "DIR", "folder with config.json, the .safetensors files and tokenizer.json"},
     {"prompt", "TEXT", "text to continue; needs tokenizer.json in the folder"},
     {"prompt-ids", "LIST", "token ids to continue, with commas between them"},
     {"max-tokens", "N", "most tokens to generate (default 128)"},
     {"device", "NAME", "cpu, the only one in this version"},
     {"math", "MODE", "bf16 (default), or f32: round no input of a matrix product"},
-    {"threads", "N", "threads to compute with (default: one per usable core)"},
+    {"threads", "N", "threads to compute with, each pinned to a core (default: one per usable core)"},
+    {"isa", "NAME", "instruction set, no better than the processor's (default: the best; see doctor)"},
     {"context-tokens", "N", "most tokens in one prefill pass, a multiple of 64 (default 8192)"},
     {"added-tokens", "", "read <|im_start|> and the like in --prompt as control tokens, not as text"},
     {"ignore-eos", "", "go on after a stop token"},
@@ -77,10 +79,19 @@ double rate(std::int64_t tokens, double seconds) {
 
 bj::array json_ids(std::span<const std::int32_t> ids) { return bj::array(ids.begin(), ids.end()); }
 
+/// Milliseconds by joint, prefill and decode.
+bj::object json_joints(std::span<const device::JointTime> joints) {
+  bj::object out;
+  for (const device::JointTime& time : joints)
+    out[time.joint] = bj::object{{"prefill_ms", time.prefill * 1e3}, {"decode_ms", time.decode * 1e3}};
+  return out;
+}
+
 struct Run {
   const engine::GenerateRequest& request;
   const engine::GenerateResult& result;
   const device::Facts& facts;
+  std::vector<device::JointTime> joints;
   double load_seconds;
 
   std::int64_t steps() const { return static_cast<std::int64_t>(result.tokens.size()) - 1; }
@@ -96,13 +107,15 @@ std::string json_of(const Run& run, const text::Tokenizer* tokenizer) {
                            {"prefill_tokens_per_second", rate(run.prompt(), run.result.prefill_seconds)},
                            {"decode_tokens", run.steps()},
                            {"decode_ms", run.result.decode_seconds * 1e3},
-                           {"decode_tokens_per_second", rate(run.steps(), run.result.decode_seconds)}};
+                           {"decode_tokens_per_second", rate(run.steps(), run.result.decode_seconds)},
+                           {"joints", json_joints(run.joints)}};
   return bj::serialize(bj::object{{"schema", "aima/generate/v1"},
                                   {"prompt_ids", json_ids(run.request.prompt)},
                                   {"token_ids", json_ids(run.result.tokens)},
                                   {"text", std::move(text)},
                                   {"finish_reason", engine::name_of(run.result.finish)},
                                   {"device", run.facts.name},
+                                  {"device_detail", run.facts.detail},
                                   {"math", name_of(run.facts.math)},
                                   {"timings", timings}}) +
          "\n";
@@ -133,6 +146,9 @@ int run_command(const Arguments& arguments) {
   const Clock::time_point start = Clock::now();
   const Math math = arguments.choice("math", maths) == "f32" ? Math::f32 : Math::bf16;
   const auto threads = static_cast<int>(arguments.integer("threads", 0, 1, 1024));
+  const std::optional<std::string> isa = arguments.value("isa");
+  const device::cpu::CpuOptions cpu{
+      .math = math, .threads = threads, .isa = isa ? &device::cpu::isa_named(*isa) : nullptr};
   arguments.choice("device", devices);
   engine::GenerateRequest request;
   request.max_tokens = arguments.integer("max-tokens", 128, 1, 1 << 24);
@@ -142,7 +158,7 @@ int run_command(const Arguments& arguments) {
   request.prompt = read_prompt(arguments, *model);
   if (!arguments.has("ignore-eos")) request.stop_ids = model->stop_ids;
   engine::check_request(request, model->config);
-  device::cpu::CpuDevice device(model->config, model->weights, {.math = math, .threads = threads});
+  device::cpu::CpuDevice device(model->config, model->weights, cpu);
   device.set_vocab_limit(model->vocab_limit());
   engine::Session session(
       device, model->config, static_cast<std::int64_t>(request.prompt.size()) + request.max_tokens,
@@ -162,7 +178,11 @@ int run_command(const Arguments& arguments) {
   };
   const engine::GenerateResult result = engine::generate(session, request, on_token, sink);
   if (logits) logits->commit();
-  const Run run{.request = request, .result = result, .facts = device.facts(), .load_seconds = load_seconds};
+  const Run run{.request = request,
+                .result = result,
+                .facts = device.facts(),
+                .joints = device.joint_times(),
+                .load_seconds = load_seconds};
   if (json) {
     write_out(json_of(run, model->tokenizer.get()));
   } else {

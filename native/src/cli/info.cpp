@@ -4,6 +4,7 @@
 
 #include "base/build_info.h"
 #include "cli/commands.h"
+#include "device/cpu/tables.h"
 
 namespace aima::cli {
 namespace {
@@ -13,6 +14,8 @@ boost::json::object json_of(const base::BuildInfo& info) {
   for (const base::LibraryInfo& library : info.libraries) {
     libraries.push_back(boost::json::object{{"name", library.name}, {"version", library.version}});
   }
+  boost::json::array isa;
+  for (const std::string_view name : device::cpu::isa_names) isa.push_back(boost::json::value(name));
   boost::json::object kernels{
       {"target", info.kernels_target}, {"count", info.kernel_count}, {"plan_digest", info.plan_digest}};
   return {{"schema", "aima/build-info/v1"},
@@ -24,6 +27,7 @@ boost::json::object json_of(const base::BuildInfo& info) {
           {"toolchain_digest", info.toolchain_digest},
           {"kernels",
            info.kernels_target.empty() ? boost::json::value() : boost::json::value(std::move(kernels))},
+          {"cpu_instruction_sets", std::move(isa)},
           {"libraries", std::move(libraries)}};
 }
 

@@ -33,6 +33,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/math_mode.h"
 
@@ -50,6 +51,13 @@ struct Facts {
   std::string name;    ///< "cpu"
   std::string detail;  ///< the processor, the instruction set, the threads
   Math math = Math::bf16;
+};
+
+/// Seconds spent in one joint since the device was made.
+struct JointTime {
+  const char* joint;
+  double prefill = 0;
+  double decode = 0;
 };
 
 /// One sequence: KV cache of the attention layers, delta state and conv tail of the others. Destroying the
@@ -100,6 +108,8 @@ class Device {
   virtual ~Device() = default;
 
   virtual const Facts& facts() const = 0;
+  /// In the order of a pass; empty where the device only queues work and cannot tell.
+  virtual std::vector<JointTime> joint_times() const { return {}; }
 
   /// Bytes of workspace that passes of up to `tokens` need; `reserve` takes them (it never shrinks).
   virtual std::size_t workspace_bytes(std::int64_t tokens) const = 0;

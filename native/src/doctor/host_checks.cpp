@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/cpu.h"
+#include "device/cpu/tables.h"
 #include "doctor/checks.h"
 
 namespace aima::doctor {
@@ -50,23 +51,20 @@ Check check_bundle(const Context& context) {
 }
 
 Check check_cpu() {
-  const base::CpuFeatures& features = base::cpu_features();
   boost::json::array isa;
   std::string names;
-  const auto add = [&](bool has, const char* name) {
-    if (!has) return;
-    isa.push_back(name);
-    names += std::string(names.empty() ? "" : " ") + name;
-  };
-  add(features.avx2, "avx2");
-  add(features.avx512, "avx512");
-  add(features.avx512_bf16, "avx512_bf16");
-  add(features.amx_bf16, "amx_bf16");
+  for (const device::cpu::Isa* table : device::cpu::usable_isas()) {
+    isa.push_back(table->name);
+    names += (names.empty() ? "" : " ") + std::string(table->name);
+  }
   const int cores = base::usable_cores();
   Check check{.name = "cpu", .expected = "x86-64; AVX2 or better for speed"};
-  check.actual = base::cpu_name() + ", " + std::to_string(cores) + (cores == 1 ? " core, " : " cores, ") +
-                 (names.empty() ? "no vector extension that the engine uses" : names);
-  check.details = {{"model", base::cpu_name()}, {"cores", cores}, {"isa", std::move(isa)}};
+  check.actual =
+      base::cpu_name() + ", " + std::to_string(cores) + (cores == 1 ? " core, " : " cores, ") + names;
+  check.details = {{"model", base::cpu_name()},
+                   {"cores", cores},
+                   {"processors", base::usable_processors().size()},
+                   {"isa", std::move(isa)}};
   return check;
 }
 

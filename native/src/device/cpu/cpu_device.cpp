@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "device/cpu/ops/gemm.h"
 #include "device/cpu/ops/norm.h"
+#include "device/cpu/tables.h"
 
 namespace aima::device::cpu {
 namespace {
@@ -18,6 +19,18 @@ namespace {
 constexpr std::int64_t moe_tokens = 1024;
 
 int thread_count(int asked) { return asked > 0 ? asked : base::usable_cores(); }
+
+/// "2 threads on processors 0 and 1", "1 thread".
+std::string threads_text(const base::ThreadPool& pool) {
+  std::string text = std::to_string(pool.size()) + (pool.size() == 1 ? " thread" : " threads");
+  const std::vector<int>& processors = pool.processors();
+  if (pool.size() > 1) text += processors.empty() ? ", not pinned" : " on processors ";
+  for (std::size_t i = 0; i < processors.size(); ++i) {
+    if (i > 0) text += i + 1 < processors.size() ? ", " : " and ";
+    text += std::to_string(processors[i]);
+  }
+  return text;
+}
 
 std::vector<std::int64_t> number_by_kind(const std::vector<model::LayerKind>& layers) {
   std::vector<std::int64_t> numbers;
@@ -28,14 +41,13 @@ std::vector<std::int64_t> number_by_kind(const std::vector<model::LayerKind>& la
 
 }  // namespace
 
-const Isa& best_isa() { return base::cpu_features().avx2 ? isa_avx2() : isa_portable(); }
-
 CpuDevice::CpuDevice(const model::Config& config, const model::Weights& weights, const CpuOptions& options)
     : config_(config),
       weights_(weights),
-      pool_(thread_count(options.threads)),
+      isa_(options.isa != nullptr ? *options.isa : *usable_isas().front()),
+      pool_(thread_count(options.threads), base::choose_processors(thread_count(options.threads))),
       scratch_(pool_.size()),
-      context_{options.isa != nullptr ? *options.isa : best_isa(), pool_, scratch_, options.math},
+      context_{isa_, pool_, scratch_, options.math},
       layout_(config, options.math),
       moe_shape_{.width = config.hidden,
                  .experts = config.experts,
@@ -45,8 +57,7 @@ CpuDevice::CpuDevice(const model::Config& config, const model::Weights& weights,
       kind_index_(number_by_kind(config.layers)),
       vocab_limit_(config.vocab) {
   facts_ = {.name = "cpu",
-            .detail = base::cpu_name() + ", " + context_.isa.name + ", " + std::to_string(pool_.size()) +
-                      " threads",
+            .detail = base::cpu_name() + ", " + context_.isa.name + ", " + threads_text(pool_),
             .math = options.math};
 }
 
@@ -74,8 +85,11 @@ std::size_t CpuDevice::workspace_bytes(std::int64_t tokens) const {
   const std::int64_t per_token = 1 + 2 * c.hidden + std::max(c.conv_width(), 2 * c.query_width()) + 2 * wide +
                                  2 * std::max(c.gdn_value_heads, c.kv_width()) + c.rotary_dim + c.experts +
                                  2 * c.experts_per_token;
+  const std::size_t worker = std::max(panel_worker_bytes(tokens), expert_worker_bytes(moe_shape_));
   return static_cast<std::size_t>(tokens * per_token + max_head_rows * c.vocab) * 4 +
-         moe_workspace_bytes(moe_shape_, std::min(tokens, moe_tokens));
+         moe_workspace_bytes(moe_shape_, std::min(tokens, moe_tokens)) +
+         panel_shared_bytes(tokens, std::max(c.hidden, wide)) +
+         worker * static_cast<std::size_t>(pool_.size());
 }
 
 void CpuDevice::reserve(std::int64_t tokens) {
@@ -115,6 +129,7 @@ bool CpuDevice::begin(const Pass& pass) {
   }
   reserve(tokens_);
   state_->make_blocks(start + tokens_);
+  pool_.hold();
   std::ranges::copy(pass.ids, w_.ids.data());
   const std::int64_t half = config_.rotary_dim / 2;
   rope_tables(context_, config_.rope_theta, config_.rotary_dim, start, view(w_.cos, half),
@@ -123,6 +138,7 @@ bool CpuDevice::begin(const Pass& pass) {
 }
 
 void CpuDevice::embed() {
+  const Timer timer(*this, Embed);
   const model::Matrix& table = weights_.embed;
   for_ranges(context_, tokens_, 64, [&](std::int64_t first, std::int64_t last, int) {
     for (std::int64_t t = first; t < last; ++t) {
@@ -138,6 +154,7 @@ void CpuDevice::embed() {
 }
 
 void CpuDevice::head(Rows rows) {
+  const Timer timer(*this, Head);
   if (rows.count < 1 || rows.count > max_head_rows || rows.first < 0 || rows.first + rows.count > tokens_) {
     throw base::Error({.what = "head was asked for rows outside the pass"});
   }
@@ -154,6 +171,7 @@ void CpuDevice::head(Rows rows) {
 void CpuDevice::end() {
   state_->advance(tokens_);
   state_ = nullptr;
+  pool_.release();
 }
 
 void CpuDevice::read_logits(std::span<float> out) {

@@ -1,6 +1,8 @@
 /// The CPU device: complete, the oracle for every other device, and a way to run anywhere.
 #pragma once
 
+#include <array>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -8,6 +10,7 @@
 #include "device/cpu/ops/attention.h"
 #include "device/cpu/ops/context.h"
 #include "device/cpu/ops/moe.h"
+#include "device/cpu/ops/panels.h"
 #include "device/cpu/state.h"
 #include "device/device.h"
 #include "model/config.h"
@@ -21,15 +24,13 @@ struct CpuOptions {
   const Isa* isa = nullptr;  ///< null: the best that this processor has
 };
 
-/// The best table for this processor.
-const Isa& best_isa();
-
 class CpuDevice final : public Device {
  public:
   /// `config` and `weights` (bound for `options.math`) must outlive the device.
   CpuDevice(const model::Config& config, const model::Weights& weights, const CpuOptions& options);
 
   const Facts& facts() const override { return facts_; }
+  std::vector<JointTime> joint_times() const override { return {times_.begin(), times_.end()}; }
   std::size_t workspace_bytes(std::int64_t tokens) const override;
   void reserve(std::int64_t tokens) override;
   std::size_t state_bytes(std::int64_t capacity) const override;
@@ -72,6 +73,22 @@ class CpuDevice final : public Device {
     MoeWorkspace moe;
   };
 
+  /// Adds the time that it lives to a joint's.
+  class Timer {
+   public:
+    Timer(CpuDevice& device, std::size_t joint)
+        : seconds_(device.phase_ == Phase::prefill ? device.times_[joint].prefill
+                                                   : device.times_[joint].decode) {}
+    Timer(const Timer&) = delete;
+    Timer& operator=(const Timer&) = delete;
+    ~Timer() { seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+   private:
+    double& seconds_;
+    std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  };
+  enum Joint : std::size_t { Embed, MixerIn, GdnMix, AttentionMix, MixerOut, Route, Experts, Head, joints };
+
   Mat view(Buffer<float>& buffer, std::int64_t cols, std::int64_t offset = 0) const {
     return packed(buffer.data() + offset, tokens_, cols);
   }
@@ -79,9 +96,12 @@ class CpuDevice final : public Device {
     return weights_.layers[static_cast<std::size_t>(index)];
   }
   Workspace make_workspace(std::int64_t tokens) const;
+  /// All products of the same rows, in the way of the pass's phase.
+  void multiply(ConstMat x, std::span<const Target> targets);
 
   const model::Config& config_;
   const model::Weights& weights_;
+  const Isa& isa_;  ///< before the threads: finding it may ask the kernel for AMX
   base::ThreadPool pool_;
   Scratch scratch_;
   Context context_;
@@ -92,6 +112,14 @@ class CpuDevice final : public Device {
   Workspace w_;
   Buffer<float> logits_;  ///< [max_head_rows, vocab]
   std::int64_t vocab_limit_;
+  std::array<JointTime, joints> times_ = {{{.joint = "embed"},
+                                           {.joint = "mixer_in"},
+                                           {.joint = "gdn_mix"},
+                                           {.joint = "attention_mix"},
+                                           {.joint = "mixer_out"},
+                                           {.joint = "route"},
+                                           {.joint = "experts"},
+                                           {.joint = "head"}}};
 
   CpuState* state_ = nullptr;  ///< of the pass
   Phase phase_ = Phase::prefill;

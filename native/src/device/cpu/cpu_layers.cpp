@@ -2,39 +2,55 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
+#include <vector>
 
 #include "device/cpu/cpu_device.h"
 #include "device/cpu/ops/gdn.h"
 #include "device/cpu/ops/gemm.h"
 #include "device/cpu/ops/norm.h"
+#include "device/cpu/ops/panels.h"
 
 namespace aima::device::cpu {
 
+void CpuDevice::multiply(ConstMat x, std::span<const Target> targets) {
+  if (phase_ == Phase::prefill) {
+    panel_products(context_, x, targets);
+    return;
+  }
+  std::vector<Product> products;
+  products.reserve(targets.size());
+  for (const Target& target : targets) products.push_back({.x = x, .w = target.w, .y = target.y});
+  gemm(context_, products);
+}
+
 void CpuDevice::mixer_in(int index) {
+  const Timer timer(*this, MixerIn);
   const model::LayerWeights& l = layer(index);
   const model::Config& c = config_;
   const Mat x = view(w_.normed, c.hidden);
   rms_norm(context_, view(w_.residual, c.hidden), l.input_norm.data(), c.eps, x);
   if (l.gdn) {
     const std::int64_t heads = c.gdn_value_heads;
-    const std::array<Product, 4> products = {{
-        {.x = x, .w = l.gdn->qkv, .y = view(w_.projected, c.conv_width())},
-        {.x = x, .w = l.gdn->z, .y = view(w_.second, c.gdn_value_width())},
-        {.x = x, .w = l.gdn->a, .y = view(w_.small, heads)},
-        {.x = x, .w = l.gdn->b, .y = view(w_.small, heads, tokens_ * heads)},
+    const std::array<Target, 4> targets = {{
+        {.w = l.gdn->qkv, .y = view(w_.projected, c.conv_width())},
+        {.w = l.gdn->z, .y = view(w_.second, c.gdn_value_width())},
+        {.w = l.gdn->a, .y = view(w_.small, heads)},
+        {.w = l.gdn->b, .y = view(w_.small, heads, tokens_ * heads)},
     }};
-    gemm(context_, products);
+    multiply(x, targets);
   } else {
-    const std::array<Product, 3> products = {{
-        {.x = x, .w = l.attention->q, .y = view(w_.projected, 2 * c.query_width())},
-        {.x = x, .w = l.attention->k, .y = view(w_.small, c.kv_width())},
-        {.x = x, .w = l.attention->v, .y = view(w_.small, c.kv_width(), tokens_ * c.kv_width())},
+    const std::array<Target, 3> targets = {{
+        {.w = l.attention->q, .y = view(w_.projected, 2 * c.query_width())},
+        {.w = l.attention->k, .y = view(w_.small, c.kv_width())},
+        {.w = l.attention->v, .y = view(w_.small, c.kv_width(), tokens_ * c.kv_width())},
     }};
-    gemm(context_, products);
+    multiply(x, targets);
   }
 }
 
 void CpuDevice::gdn_mix(int index) {
+  const Timer timer(*this, GdnMix);
   const model::GdnWeights& weights = *layer(index).gdn;
   const model::Config& c = config_;
   const std::int64_t number = kind_index_[static_cast<std::size_t>(index)];
@@ -67,6 +83,7 @@ void CpuDevice::gdn_mix(int index) {
 }
 
 void CpuDevice::attention_mix(int index) {
+  const Timer timer(*this, AttentionMix);
   const model::AttentionWeights& weights = *layer(index).attention;
   const model::Config& c = config_;
   const std::size_t pair = 2 * layout_.kv_bytes;
@@ -94,11 +111,17 @@ void CpuDevice::attention_mix(int index) {
 }
 
 void CpuDevice::mixer_out(int index) {
+  const Timer timer(*this, MixerOut);
   const model::LayerWeights& l = layer(index);
   const model::Matrix& weights = l.gdn ? l.gdn->out : l.attention->out;
+  const Mat mixed = view(w_.mixed, weights.cols);
   const Mat product = view(w_.normed, config_.hidden);
   const Mat residual = view(w_.residual, config_.hidden);
-  gemm(context_, {.x = view(w_.mixed, weights.cols), .w = weights, .y = product});
+  if (phase_ == Phase::prefill) {
+    panel_products(context_, mixed, std::array{Target{.w = weights, .y = residual, .add = true}});
+    return;
+  }
+  gemm(context_, {.x = mixed, .w = weights, .y = product});
   for_ranges(context_, tokens_, 16, [&](std::int64_t first, std::int64_t last, int) {
     const std::int64_t at = first * config_.hidden;
     context_.isa.axpy(residual.data + at, 1.0F, product.data + at, (last - first) * config_.hidden);
@@ -106,23 +129,26 @@ void CpuDevice::mixer_out(int index) {
 }
 
 void CpuDevice::route(int index) {
+  const Timer timer(*this, Route);
   const model::LayerWeights& l = layer(index);
   const Mat x = view(w_.normed, config_.hidden);
   const Mat logits = view(w_.router, config_.experts);
   rms_norm(context_, view(w_.residual, config_.hidden), l.post_norm.data(), config_.eps, x);
-  gemm(context_, {.x = x, .w = l.moe.router, .y = logits});
+  multiply(x, std::array{Target{.w = l.moe.router, .y = logits}});
   route_top_k(context_, logits, config_.experts_per_token, w_.slot_ids.data(), w_.slot_weights.data());
 }
 
 void CpuDevice::experts(int index) {
+  const Timer timer(*this, Experts);
   const std::int64_t k = config_.experts_per_token;
-  const std::int64_t most = w_.moe.shared_gate.size();
+  const std::int64_t most = w_.moe.tokens;
+  const auto run = phase_ == Phase::prefill ? run_experts : step_experts;
   for (std::int64_t first = 0; first < tokens_; first += most) {
     const std::int64_t count = std::min(most, tokens_ - first);
     const std::int64_t at = first * config_.hidden;
-    run_experts(context_, moe_shape_, layer(index).moe, packed(w_.normed.data() + at, count, config_.hidden),
-                w_.slot_ids.data() + first * k, w_.slot_weights.data() + first * k, w_.moe,
-                packed(w_.residual.data() + at, count, config_.hidden));
+    run(context_, moe_shape_, layer(index).moe, packed(w_.normed.data() + at, count, config_.hidden),
+        w_.slot_ids.data() + first * k, w_.slot_weights.data() + first * k, w_.moe,
+        packed(w_.residual.data() + at, count, config_.hidden));
   }
 }
 

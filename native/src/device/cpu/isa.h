@@ -50,6 +50,70 @@ struct GdnStep {
   int64_t key_dim, value_dim;
 };
 
+/// Rows of x for the products of a prefill pass, packed into one panel.
+struct PackRows {
+  void* panel;
+  const float* x;
+  int64_t x_stride;
+  const int32_t* x_rows;  ///< row m is x_rows[m]; null: m
+  int64_t m;              ///< 1 .. rows of a panel; lanes behind them are zero or are never read
+  int64_t k;
+};
+
+/// One block of k: c[n][r] = (accumulate ? c[n][r] : 0) + Σ_k panel[k][r] · w[n][k], k ascending.
+struct PanelProduct {
+  const void* panel;  ///< from the block's first k on
+  const void* w;      ///< as `pack_w` wrote it
+  float* c;           ///< [n, to a whole n_step][rows of a panel]
+  int64_t m;          ///< rows of the panel that count
+  int64_t n;
+  int64_t k;  ///< of the block; where it is the last one, a whole number of k_step
+  bool accumulate;
+};
+
+/// silu(gate) · up as rows first .. first+n-1 of the panel of the product after it.
+struct PanelHidden {
+  void* panel;
+  const float* gate;  ///< [n][rows of a panel]
+  const float* up;
+  int64_t m;
+  int64_t first;  ///< even
+  int64_t n;
+  bool round;  ///< to bf16
+};
+
+/// Products of many rows, y = x·wᵀ. The lanes of a vector are rows of x: x is packed once into panels
+/// [k][rows], and weights are read as they lie, each block of them copied into a worker's own memory and used
+/// for every panel. An element's sum goes over k in ascending order, whatever the blocks.
+struct PanelKernels {
+  int64_t rows;     ///< of x in a panel
+  int64_t k_step;   ///< k is filled up with zeros to a multiple of this
+  int64_t k_block;  ///< most k in one block, a multiple of k_step
+  int64_t n_step;   ///< c has room for n filled up to a multiple of this
+  int64_t element;  ///< bytes of an element of a panel or of packed weights
+
+  void (*pack_rows)(const PackRows&);
+  /// [n][k] bf16 at any address, rows `stride` elements apart; n <= panel_cols, k <= k_block.
+  void (*pack_bf16)(void* packed, const void* w, int64_t stride, int64_t n, int64_t k);
+  /// The same from f32; null where panels are bf16.
+  void (*pack_f32)(void* packed, const void* w, int64_t stride, int64_t n, int64_t k);
+  void (*multiply)(const PanelProduct&);
+  void (*hidden)(const PanelHidden&);
+};
+
+/// Columns of y that one block of weights makes: a multiple of every n_step and of every tile's columns.
+constexpr int64_t panel_cols = 96;
+
+/// y[m][n] = c[n][m], and what was there before is added if asked.
+struct PanelResult {
+  const float* c;
+  int64_t c_stride;  ///< rows of a panel
+  float* y;
+  int64_t y_stride;
+  int64_t m, n;
+  bool add;
+};
+
 struct Isa {
   const char* name;
 
@@ -57,6 +121,10 @@ struct Isa {
   void (*gemm_nt_bf16)(const GemmNt&);  ///< w is bf16
   void (*gemm_nn_f32)(const GemmNn&);
   void (*gemm_nn_bf16)(const GemmNn&);  ///< w is bf16
+
+  PanelKernels panels;          ///< any f32 x, weights bf16 or f32
+  PanelKernels rounded_panels;  ///< x holds bf16 values, weights bf16
+  void (*unpack)(const PanelResult&);
 
   /// y = x / sqrt(mean(x²) + eps) · gain. y may be x.
   void (*rms_norm)(float* y, const float* x, const float* gain, int64_t n, float eps);
@@ -95,5 +163,11 @@ struct Isa {
 const Isa& isa_portable();
 /// AVX2, FMA.
 const Isa& isa_avx2();
+/// AVX-512 F, BW, DQ, VL.
+const Isa& isa_avx512();
+
+/// `Isa::rounded_panels` for processors that have AVX-512 and more.
+const PanelKernels& panels_avx512_bf16();
+const PanelKernels& panels_amx();
 
 }  // namespace aima::device::cpu

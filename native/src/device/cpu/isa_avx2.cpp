@@ -17,6 +17,7 @@ constexpr int NT_ROWS = 3;
 constexpr int NT_COLS = 4;
 constexpr int NN_ROWS = 3;
 constexpr int NN_VECTORS = 4;
+constexpr int PANEL_COLS = 6;  // 12 sums, two vectors of x, one weight
 
 /// Elements of a tensor in a file: at any address.
 struct __attribute__((packed)) Bf16 {
@@ -56,6 +57,25 @@ inline float hmax(V v) {
   return _mm_cvtss_f32(_mm_max_ss(s, _mm_movehdup_ps(s)));
 }
 inline float sqrt1(float a) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(a))); }
+
+inline void transpose(V v[LANES]) {
+  V pairs[8];
+  V quads[8];
+  for (int i = 0; i < 8; i += 2) {
+    pairs[i] = _mm256_unpacklo_ps(v[i], v[i + 1]);
+    pairs[i + 1] = _mm256_unpackhi_ps(v[i], v[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4) {
+    for (int j = 0; j < 2; ++j) {
+      quads[i + 2 * j] = _mm256_shuffle_ps(pairs[i + j], pairs[i + j + 2], _MM_SHUFFLE(1, 0, 1, 0));
+      quads[i + 2 * j + 1] = _mm256_shuffle_ps(pairs[i + j], pairs[i + j + 2], _MM_SHUFFLE(3, 2, 3, 2));
+    }
+  }
+  for (int i = 0; i < 4; ++i) {
+    v[i] = _mm256_permute2f128_ps(quads[i], quads[i + 4], 0x20);
+    v[i + 4] = _mm256_permute2f128_ps(quads[i], quads[i + 4], 0x31);
+  }
+}
 
 inline V power_of_two(V n) {
   const __m256i exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));

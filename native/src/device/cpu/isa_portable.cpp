@@ -12,6 +12,7 @@ constexpr int NT_ROWS = 2;
 constexpr int NT_COLS = 4;
 constexpr int NN_ROWS = 2;
 constexpr int NN_VECTORS = 4;
+constexpr int PANEL_COLS = 6;  // 12 sums, two vectors of x, one weight, one product
 
 /// Elements of a tensor in a file: at any address.
 struct __attribute__((packed)) Bf16 {
@@ -54,6 +55,8 @@ inline float hmax(V v) {
   return _mm_cvtss_f32(_mm_max_ss(s, _mm_shuffle_ps(s, s, 1)));
 }
 inline float sqrt1(float a) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(a))); }
+
+inline void transpose(V v[LANES]) { _MM_TRANSPOSE4_PS(v[0], v[1], v[2], v[3]); }
 
 inline V power_of_two(V n) {
   return _mm_castsi128_ps(_mm_slli_epi32(_mm_add_epi32(_mm_cvtps_epi32(n), _mm_set1_epi32(127)), 23));

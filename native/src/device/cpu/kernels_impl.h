@@ -3,59 +3,20 @@
 ///   zero, set1, load (float, Bf16, any address), store, add, sub, mul, div, vmin, vmax, madd (a·b + c),
 ///   hsum, store_hsum4 (four sums, each in hsum's order), hmax, power_of_two (2^n for whole n in [-126,
 ///   127]), rounded (to bf16, kept as float), store_bf16, sqrt1, and the gemm_nt tile shape NT_ROWS x
-///   NT_COLS, the gemm_nn tile shape NN_ROWS x NN_VECTORS.
+///   NT_COLS, the gemm_nn tile shape NN_ROWS x NN_VECTORS; and what kernels_panels.h asks for.
 /// No include guard: each includer needs its own copy. No C++ library header: see isa.h.
 
 using aima::device::cpu::GdnStep;
 using aima::device::cpu::GemmNn;
 using aima::device::cpu::GemmNt;
 using aima::device::cpu::Isa;
+using aima::device::cpu::PackRows;
+using aima::device::cpu::PanelHidden;
+using aima::device::cpu::PanelKernels;
+using aima::device::cpu::PanelProduct;
+using aima::device::cpu::PanelResult;
 
-// ------------------------------------------------------------------------------------------------ vector
-// helpers
-
-/// The first `count` < LANES elements, the rest zero.
-template <typename T>
-inline V load_part(const T* p, int64_t count) {
-  T part[LANES] = {};
-  __builtin_memcpy(part, p, static_cast<unsigned long>(count) * sizeof(T));
-  return load(part);
-}
-
-inline void store_part(float* p, V v, int64_t count) {
-  float part[LANES];
-  store(part, v);
-  __builtin_memcpy(p, part, static_cast<unsigned long>(count) * sizeof(float));
-}
-
-/// e^x, about 1 ulp (Cephes' polynomial after a two-part reduction by ln 2); 0 below -87.3, e^88.37
-/// above 88.37.
-inline V vexp(V x) {
-  const V clamped = vmax(set1(-87.3F), vmin(set1(88.37F), x));  // this order lets a NaN through
-  const V magic = set1(12582912.0F);  // 1.5 * 2^23: adding it rounds to a whole number
-  const V n = sub(madd(clamped, set1(1.44269504F), magic), magic);
-  V r = madd(n, set1(-0.693359375F), clamped);
-  r = madd(n, set1(2.12194440e-4F), r);
-  V p = set1(1.9875691500e-4F);
-  p = madd(p, r, set1(1.3981999507e-3F));
-  p = madd(p, r, set1(8.3334519073e-3F));
-  p = madd(p, r, set1(4.1665795894e-2F));
-  p = madd(p, r, set1(1.6666665459e-1F));
-  p = madd(p, r, set1(5.0000001201e-1F));
-  p = add(madd(p, mul(r, r), r), set1(1.0F));
-  return zero_below(x, set1(-87.3F), mul(p, power_of_two(n)));
-}
-
-inline V vsigmoid(V x) { return div(set1(1.0F), add(set1(1.0F), vexp(sub(zero(), x)))); }
-inline V vsilu(V x) { return div(x, add(set1(1.0F), vexp(sub(zero(), x)))); }
-
-/// y[i] = f(x0[i], x1[i], ...) for all i; outputs may be inputs.
-template <typename F, typename... In>
-inline void map(int64_t n, float* y, F f, const In*... in) {
-  int64_t i = 0;
-  for (; i + LANES <= n; i += LANES) store(y + i, f(load(in + i)...));
-  if (i < n) store_part(y + i, f(load_part(in + i, n - i)...), n - i);
-}
+#include "device/cpu/kernels_vector.h"
 
 inline float sum_of_squares(const float* x, int64_t n) {
   V sum = zero();
@@ -78,8 +39,8 @@ inline const float* x_row(const GemmNt& g, int64_t m) {
   return g.x + (g.x_rows != nullptr ? g.x_rows[m] : m) * g.x_stride;
 }
 
-/// How far ahead of their use weights are asked for, in bytes: the hardware's own prefetch stops at each
-/// page.
+/// How far ahead of their use weights are asked for, in bytes, at least: the hardware's own prefetch stops at
+/// each page. Never less than a tile, whose rows are read side by side.
 constexpr int64_t PREFETCH = 16384;
 
 /// R x C dot products side by side: lane l sums k = l mod LANES in ascending order, then the lanes are added.
@@ -94,13 +55,15 @@ template <int R, int C, bool First, typename W>
   for (int r = 0; r < R; ++r) {
     for (int c = 0; c < C; ++c) sum[r][c] = zero();
   }
+  const int64_t tile_bytes = C * g.w_stride * static_cast<int64_t>(sizeof(W));
+  const int64_t ahead = tile_bytes > PREFETCH ? tile_bytes : PREFETCH;
   int64_t k = 0;
   for (; k + LANES <= g.k; k += LANES) {
     V xv[R];
     for (int r = 0; r < R; ++r) xv[r] = load(x[r] + k);
     for (int c = 0; c < C; ++c) {
       const V wv = load(w[c] + k);
-      if constexpr (First) __builtin_prefetch(reinterpret_cast<const char*>(w[c] + k) + PREFETCH);
+      if constexpr (First) __builtin_prefetch(reinterpret_cast<const char*>(w[c] + k) + ahead);
       for (int r = 0; r < R; ++r) sum[r][c] = madd(xv[r], wv, sum[r][c]);
     }
   }
@@ -361,12 +324,17 @@ void widen_bf16(float* y, const void* x, int64_t n) {
   map(n, y, [](V v) { return v; }, static_cast<const Bf16*>(x));
 }
 
+#include "device/cpu/kernels_panels.h"
+
 constexpr Isa make_isa(const char* name) {
   return {.name = name,
           .gemm_nt_f32 = gemm_nt<Unaligned>,
           .gemm_nt_bf16 = gemm_nt<Bf16>,
           .gemm_nn_f32 = gemm_nn<Unaligned>,
           .gemm_nn_bf16 = gemm_nn<Bf16>,
+          .panels = make_panels(),
+          .rounded_panels = make_panels(),
+          .unpack = unpack,
           .rms_norm = rms_norm,
           .gated_rms_norm = gated_rms_norm,
           .l2_norm = l2_norm,

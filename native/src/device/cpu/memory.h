@@ -34,7 +34,8 @@ class Buffer {
   std::int64_t count_ = 0;
 };
 
-/// Scratch of the workers of a thread pool: each asks only for its own, which grows as needed.
+/// Memory of the operation at hand: a part for all, which the operation asks for before its loops, and one
+/// for each worker of the thread pool. They grow as needed.
 class Scratch {
  public:
   explicit Scratch(int workers) : buffers_(static_cast<std::size_t>(workers)) {}
@@ -44,9 +45,14 @@ class Scratch {
     if (buffer.size() < count) buffer = Buffer<float>(count);
     return buffer.data();
   }
+  std::byte* shared(std::int64_t bytes) {
+    if (shared_.size() < bytes) shared_ = Buffer<std::byte>(bytes);
+    return shared_.data();
+  }
 
  private:
   std::vector<Buffer<float>> buffers_;
+  Buffer<std::byte> shared_;
 };
 
 }  // namespace aima::device::cpu

@@ -16,11 +16,11 @@ void route_top_k(const Context& c, Mat logits, std::int64_t k, std::int32_t* ids
 
 /// Memory for the experts of up to `tokens` tokens.
 struct MoeWorkspace {
+  std::int64_t tokens = 0;
   Buffer<float> hidden;          ///< [tokens · k, expert width]
   Buffer<float> outputs;         ///< [tokens · k, model width]
   Buffer<float> shared_hidden;   ///< [tokens, shared width]
   Buffer<float> shared_outputs;  ///< [tokens, model width]
-  Buffer<float> shared_gate;     ///< [tokens]
   Buffer<std::int32_t> rows;     ///< [tokens · k]: token of each sorted assignment
   Buffer<std::int32_t> places;   ///< [tokens · k]: sorted place of each (token, slot)
 };
@@ -36,10 +36,17 @@ struct MoeShape {
 MoeWorkspace make_moe_workspace(const MoeShape& s, std::int64_t tokens);
 std::size_t moe_workspace_bytes(const MoeShape& s, std::int64_t tokens);
 
+/// Bytes of `Scratch` that `run_experts` takes of each worker.
+std::size_t expert_worker_bytes(const MoeShape& s);
+
 /// residual[t] += Σ_slot weights[t][slot] · expert_{ids[t][slot]}(x[t]) + sigmoid(x[t]·gateᵀ) · shared(x[t]).
 /// The slots are added in order, then the shared expert, then the residual. At most as many tokens as `w` was
-/// made for.
+/// made for. For prefill: sums run as in `panel_products`.
 void run_experts(const Context& c, const MoeShape& s, const model::MoeWeights& weights, ConstMat x,
                  const std::int32_t* ids, const float* slot_weights, MoeWorkspace& w, Mat residual);
+
+/// The same for the few rows of a decode step: sums run as in `gemm`.
+void step_experts(const Context& c, const MoeShape& s, const model::MoeWeights& weights, ConstMat x,
+                  const std::int32_t* ids, const float* slot_weights, MoeWorkspace& w, Mat residual);
 
 }  // namespace aima::device::cpu
