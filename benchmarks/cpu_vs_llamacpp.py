@@ -11,13 +11,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import statistics
-import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,128 +24,18 @@ sys.path.append(str(Path(__file__).resolve().parent.parent / "scripts"))
 import llamacpp_setup as setup
 from checkpoint_layout import Sizes, tensors
 from machine_facts import load_average, processor, read_bandwidth
+from programs import Engine, LlamaBench, LlamaCpp, Program, Sample
 
-from aimabuild.base.errors import AimaError, CheckFailedError, UsageError
+from aimabuild.base.errors import AimaError, CheckFailedError
 from aimabuild.base.files import write_text
 from aimabuild.base.reporter import Reporter
 
 ENGINE = setup.ROOT / "build/host-cpu/libexec/aima-engine.real"
-SCHEMA = "aimabuild/benchmark-llamacpp/v1"
+SCHEMA = "aimabuild/benchmark-llamacpp/v2"
 VOCABULARY = (
     248077  # ids the tokenizer knows; the rows after them are padding, never chosen by either program
 )
 AGREEMENT = (8, 24, 8)  # prompts, tokens of each, greedy tokens compared
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One run: seconds for the prompt, seconds for the steps after it."""
-
-    tokens: list[int]
-    prefill_s: float
-    decode_s: float
-    steps: int
-
-
-class Engine:
-    """Our engine; a process for each run, its own clock for the two phases."""
-
-    name = "aima-engine"
-
-    def __init__(self, program: Path, model: Path, threads: int) -> None:
-        """UsageError when there is no such program."""
-        if not os.access(program, os.X_OK):
-            raise UsageError(
-                "no engine program here",
-                where=str(program),
-                hint="`aimabuild build` makes one; or give --engine",
-            )
-        self.command = [str(program), "generate", "--model-dir", str(model), "--threads", str(threads)]
-
-    def run(self, prompt: Sequence[int], count: int) -> Sample:
-        """`count` greedy tokens after the prompt."""
-        ids = ",".join(map(str, prompt))
-        command = [*self.command, "--prompt-ids", ids, "--max-tokens", str(count), "--ignore-eos", "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise AimaError(f"the engine ended with {done.returncode}", why=done.stderr.strip()[-800:])
-        result = json.loads(done.stdout)
-        times = result["timings"]
-        return Sample(
-            result["token_ids"], times["prefill_ms"] / 1e3, times["decode_ms"] / 1e3, times["decode_tokens"]
-        )
-
-    def close(self) -> None:
-        """Nothing stays open."""
-
-
-class LlamaCpp:
-    """The prebuilt llama.cpp library, resident in a worker process."""
-
-    name = "llama.cpp"
-
-    def __init__(self, command: Sequence[str], log: Path) -> None:
-        """Start the worker and wait until it has loaded the model."""
-        self._log = log
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("wb") as errors:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
-            )
-        self.facts = self._line()
-
-    def _line(self) -> dict[str, Any]:
-        line = self._process.stdout.readline() if self._process.stdout else ""
-        if not line:
-            self.close()
-            tail = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-8:]
-            raise AimaError("llama.cpp's worker ended", where=str(self._log), why="\n    ".join(tail))
-        value: dict[str, Any] = json.loads(line)
-        return value
-
-    def run(self, prompt: Sequence[int], count: int) -> Sample:
-        """`count` greedy tokens after the prompt, from an empty cache."""
-        request = {"prompt_ids": list(prompt), "max_tokens": count}
-        if self._process.stdin:
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
-        answer = self._line()
-        return Sample(answer["token_ids"], answer["prefill_s"], answer["decode_s"], answer["decode_steps"])
-
-    def close(self) -> None:
-        """End the worker, whatever it is doing."""
-        with self._process as process:
-            if process.stdin:
-                process.stdin.close()
-            try:
-                process.wait(timeout=30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-
-
-class LlamaBench:
-    """llama.cpp compiled for this processor, by its own benchmark program; it makes up its tokens itself."""
-
-    name = "llama.cpp native"
-
-    def __init__(self, program: Path, model: Path, threads: int) -> None:
-        """Nothing starts before `run`."""
-        self.command = [str(program), "-m", str(model), "-t", str(threads), "-r", "1", "-o", "json"]
-
-    def run(self, prompt: Sequence[int], count: int) -> Sample:
-        """One repetition of as many prompt tokens and steps, each after the program's own warm-up."""
-        command = [*self.command, "-p", str(len(prompt)), "-n", str(count - 1)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise AimaError(f"llama-bench ended with {done.returncode}", why=done.stderr.strip()[-800:])
-        prefill, decode = json.loads(done.stdout)
-        return Sample([], prefill["samples_ns"][0] / 1e9, decode["samples_ns"][0] / 1e9, count - 1)
-
-    def close(self) -> None:
-        """Nothing stays open."""
-
-
-Program = Engine | LlamaCpp | LlamaBench
 
 
 def random_prompt(count: int, seed: int) -> list[int]:
@@ -231,16 +118,18 @@ def report(
     results = {
         name: summary(runs, options.prompt_tokens, step_bytes, bandwidth) for name, runs in samples.items()
     }
-    ratios = {}
-    if ours := results.get(Engine.name):
-        ratios = {
-            name: {
-                phase: ours[f"{phase}_tokens_per_s"] / theirs[f"{phase}_tokens_per_s"]
+    ours = [name for name in results if name.startswith(Engine.name)]
+    ratios = {
+        name: {
+            peer: {
+                phase: results[name][f"{phase}_tokens_per_s"] / theirs[f"{phase}_tokens_per_s"]
                 for phase in ("prefill", "decode")
             }
-            for name, theirs in results.items()
-            if name != Engine.name
+            for peer, theirs in results.items()
+            if peer not in ours
         }
+        for name in ours
+    }
     settings = ("threads", "rounds", "prompt_tokens", "decode_tokens")
     return {
         "schema": SCHEMA,
@@ -263,20 +152,26 @@ def show(outcome: dict[str, Any], reporter: Reporter) -> None:
         f"reads {machine['read_bandwidth'] / 1e9:.1f} GB/s; "
         f"{model['bytes_per_decoded_token'] / 1e9:.2f} GB of weights per decoded token"
     )
+    reporter.result(f"load before the run: {machine['load_average']:.1f}")
+    for engine in outcome.get("engines", ()):
+        reporter.result(f"{engine['name']}: {engine['device']}")
+    peers = [name for name in outcome["results"] if name not in outcome["ratios"]]
     rows = []
     for name, result in outcome["results"].items():
-        ratio = outcome["ratios"].get(name)
+        ratios = outcome["ratios"].get(name)
         rows.append(
             [
                 name,
                 f"{result['prefill_tokens_per_s']:.1f}",
                 f"{result['decode_tokens_per_s']:.2f}",
                 f"{100 * result['decode_share_of_read_bandwidth']:.0f}%",
-                f"{ratio['prefill']:.2f}x" if ratio else "",
-                f"{ratio['decode']:.2f}x" if ratio else "",
+                *(
+                    f"{ratios[peer]['prefill']:.2f}x, {ratios[peer]['decode']:.2f}x" if ratios else ""
+                    for peer in peers
+                ),
             ]
         )
-    header = ["program", "prefill tok/s", "decode tok/s", "of bandwidth", "ours: prefill", "ours: decode"]
+    header = ["program", "prefill tok/s", "decode tok/s", "of bandwidth", *(f"by {peer}" for peer in peers)]
     reporter.table(header, rows, right=frozenset(header[1:]))
     if met := outcome.get("agreement"):
         reporter.result(agreement_text(met))
@@ -293,11 +188,11 @@ def agreement_text(met: dict[str, int]) -> str:
 def check_targets(outcome: dict[str, Any], options: argparse.Namespace) -> None:
     """CheckFailedError when a ratio that was asked for is missed."""
     for phase in ("prefill", "decode"):
-        wanted, reached = getattr(options, f"require_{phase}"), outcome["ratios"].get(LlamaCpp.name, {})
-        if wanted is not None and reached.get(phase, 0.0) < wanted:
-            raise CheckFailedError(
-                f"{phase} is {reached.get(phase, 0.0):.2f}x llama.cpp, {wanted:g}x is wanted"
-            )
+        wanted = getattr(options, f"require_{phase}")
+        for name, peers in outcome["ratios"].items():
+            reached = peers.get(LlamaCpp.name, {}).get(phase, 0.0)
+            if wanted is not None and reached < wanted:
+                raise CheckFailedError(f"{name}: {phase} is {reached:.2f}x llama.cpp, {wanted:g}x is wanted")
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -317,6 +212,18 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         type=Path,
         default=setup.ROOT / "build/host-cpu/libexec/aima-engine.real",
         help="our program",
+    )
+    add(
+        "--isa",
+        action="append",
+        metavar="NAME",
+        help="our instruction set (default: the best there is); each one given is an engine in the run",
+    )
+    add(
+        "--packages",
+        type=Path,
+        metavar="DIR",
+        help="the peers' packages, made by `pip install --target`: then nothing is downloaded",
     )
     add("--peer-only", action="store_true", help="measure llama.cpp alone")
     add(
@@ -347,8 +254,12 @@ def prepare(work: setup.Work, options: argparse.Namespace, reporter: Reporter) -
 
 def compare(options: argparse.Namespace, reporter: Reporter) -> dict[str, Any]:
     """Prepare, measure, and return the report."""
-    work = setup.Work(options.work_dir.absolute())
-    engine = None if options.peer_only else Engine(options.engine, work.model, options.threads)
+    work = setup.Work(options.work_dir.absolute(), options.packages and options.packages.absolute())
+    engines = (
+        []
+        if options.peer_only
+        else [Engine(options.engine, work.model, options.threads, isa) for isa in options.isa or [None]]
+    )
     prepare(work, options, reporter)
     load = load_average()
     if load > 0.5:
@@ -357,19 +268,21 @@ def compare(options: argparse.Namespace, reporter: Reporter) -> dict[str, Any]:
     room = options.prompt_tokens + options.decode_tokens + 1
     shape = [str(value) for value in (options.threads, room, options.prompt_tokens, VOCABULARY)]
     command = setup.worker_command(work, reporter, [str(work.gguf), *shape])
-    peer = LlamaCpp(command, work.folder / "logs/worker.log")
-    programs: list[Program] = [engine, peer] if engine else [peer]
+    peer = LlamaCpp(command, work.folder / "logs/worker.log", work.environment)
+    programs: list[Program] = [*engines, peer]
     if options.native_peer:
         programs.append(LlamaBench(work.llama_bench, work.gguf, options.threads))
     try:
         facts: dict[str, Any] = {"machine": machine, "peer": peer.facts}
-        if engine:
+        if engines:
             with reporter.step("greedy agreement"):
-                facts["agreement"] = agreement(engine, peer)
+                facts["agreement"] = agreement(engines[0], peer)
             reporter.line(f"  {agreement_text(facts['agreement'])}")
         samples = measure(programs, options, reporter)
     finally:
         peer.close()
+    if engines:
+        facts["engines"] = [{"name": engine.name, "device": engine.detail} for engine in engines]
     return report(samples, options, facts)
 
 

@@ -42,18 +42,27 @@ OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "PYTHONDONT
 
 @dataclass(frozen=True)
 class Work:
-    """Paths below the work folder."""
+    """Paths below the work folder. `packages`: the peers' packages, installed beforehand for the running
+    interpreter, on a machine without a network."""
 
     folder: Path
+    packages: Path | None = None
 
     @property
     def python(self) -> Path:
         """The peers' interpreter."""
-        return self.folder / "peers/bin/python"
+        return Path(sys.executable) if self.packages else self.folder / "peers/bin/python"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the peers' interpreter needs to find its packages."""
+        return {"PYTHONPATH": str(self.packages)} if self.packages else {}
 
     @property
     def site(self) -> Path:
         """Where the peers' packages lie."""
+        if self.packages:
+            return self.packages
         return self.folder / f"peers/lib/python{PYTHON[0]}.{PYTHON[1]}/site-packages"
 
     @property
@@ -102,6 +111,8 @@ def run(
 
 def install_peers(work: Work, reporter: Reporter) -> None:
     """Make the peers' environment, every wheel checked against its hash; nothing when it is as pinned."""
+    if work.packages:
+        return
     stamp = work.folder / "peers/requirements.sha256"
     digest = sha256_file(REQUIREMENTS)
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == digest:
@@ -153,7 +164,7 @@ def convert(work: Work, reporter: Reporter) -> None:
                 *("--outtype", "bf16", "--outfile", temporary),
             ],
             work.folder / "logs/convert.log",
-            environment=OFFLINE,
+            environment={**OFFLINE, **work.environment},
         )
 
 

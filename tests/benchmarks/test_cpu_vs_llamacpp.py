@@ -49,9 +49,23 @@ def test_ratios_are_of_medians_and_above_one_when_ours_is_faster() -> None:
     results, ratios = made["results"], made["ratios"]
     assert results["aima-engine"]["prefill_tokens_per_s"] == 256
     assert results["aima-engine"]["decode_tokens_per_s"] == 8
-    assert ratios["llama.cpp"] == {"prefill": 2.0, "decode": 1.0}
+    assert ratios == {"aima-engine": {"llama.cpp": {"prefill": 2.0, "decode": 1.0}}}
     share = results["aima-engine"]["decode_share_of_read_bandwidth"]
     assert share == pytest.approx(8 * bench.bytes_per_step(setup.SIZES) / 20e9)
+
+
+def test_every_engine_of_the_run_is_compared() -> None:
+    options = bench.parse(["--work-dir", "w", "--isa", "avx2", "--isa", "sse2", "--require-prefill", "1.5"])
+    assert options.isa == ["avx2", "sse2"]
+    samples = {
+        "aima-engine avx2": [sample(1.0, 1.0)],
+        "aima-engine sse2": [sample(2.0, 1.0)],
+        bench.LlamaCpp.name: [sample(2.0, 2.0)],
+    }
+    made = bench.report(samples, options, {"machine": {"read_bandwidth": 20e9}})
+    assert made["ratios"]["aima-engine avx2"]["llama.cpp"] == {"prefill": 2.0, "decode": 2.0}
+    with pytest.raises(CheckFailedError, match=r"aima-engine sse2: prefill is 1\.00x"):
+        bench.check_targets(made, options)
 
 
 def test_a_missed_ratio_is_a_failed_check() -> None:
@@ -65,10 +79,14 @@ def test_a_missed_ratio_is_a_failed_check() -> None:
 def test_engine_times_come_from_its_own_report(tmp_path: Path) -> None:
     report = {
         "token_ids": [7, 8, 9],
+        "device_detail": "a processor, avx2, 2 threads on processors 0 and 1",
         "timings": {"prefill_ms": 250.0, "decode_ms": 500.0, "decode_tokens": 2, "load_ms": 9e9},
     }
     path = program(tmp_path, f"echo \"$@\" > {tmp_path}/seen\ncat <<'END'\n{json.dumps(report)}\nEND")
-    got = bench.Engine(path, tmp_path / "model", 2).run([5, 6], 3)
+    engine = bench.Engine(path, tmp_path / "model", 2, "avx2")
+    got = engine.run([5, 6], 3)
+    assert engine.command[-2:] == ["--isa", "avx2"]
+    assert engine.detail == "a processor, avx2, 2 threads on processors 0 and 1"
     assert got == bench.Sample([7, 8, 9], 0.25, 0.5, 2)
     seen = (tmp_path / "seen").read_text()
     assert "--prompt-ids 5,6 --max-tokens 3 --ignore-eos --json" in seen
