@@ -22,6 +22,7 @@ constexpr int64_t N_TILE = PANEL_K / PAIR_STEP * TILE_ELEMENTS;  ///< 16 rows of
 constexpr int64_t X_STEP = PAIR_STEP * PANEL_ROWS;               ///< bf16 of a panel in one step of k
 constexpr int64_t X_BYTES = 2 * PANEL_ROWS * 2;                  ///< from a pair of k to the next
 constexpr int64_t C_BYTES = PANEL_ROWS * 4;
+constexpr int64_t C_NEXT = TILE * PANEL_ROWS;  ///< from a tile of sums to that of the next 16 columns
 
 struct alignas(64) Config {
   uint8_t palette = 1;
@@ -50,12 +51,11 @@ inline void tiles(const PanelProduct& p, int64_t n) {
   const auto* x = static_cast<const uint16_t*>(p.panel);
   const uint16_t* w = static_cast<const uint16_t*>(p.w) + n / TILE * N_TILE;
   float* c = p.c + n * PANEL_ROWS;
-  float* c_next = c + TILE * PANEL_ROWS;
   if (p.accumulate) {
     _tile_loadd(0, c, C_BYTES);
     if constexpr (TwoRows) _tile_loadd(1, c + TILE, C_BYTES);
-    if constexpr (TwoCols) _tile_loadd(2, c_next, C_BYTES);
-    if constexpr (TwoCols && TwoRows) _tile_loadd(3, c_next + TILE, C_BYTES);
+    if constexpr (TwoCols) _tile_loadd(2, c + C_NEXT, C_BYTES);
+    if constexpr (TwoCols && TwoRows) _tile_loadd(3, c + C_NEXT + TILE, C_BYTES);
   } else {
     _tile_zero(0);
     if constexpr (TwoRows) _tile_zero(1);
@@ -78,8 +78,8 @@ inline void tiles(const PanelProduct& p, int64_t n) {
   }
   _tile_stored(0, c, C_BYTES);
   if constexpr (TwoRows) _tile_stored(1, c + TILE, C_BYTES);
-  if constexpr (TwoCols) _tile_stored(2, c_next, C_BYTES);
-  if constexpr (TwoCols && TwoRows) _tile_stored(3, c_next + TILE, C_BYTES);
+  if constexpr (TwoCols) _tile_stored(2, c + C_NEXT, C_BYTES);
+  if constexpr (TwoCols && TwoRows) _tile_stored(3, c + C_NEXT + TILE, C_BYTES);
 }
 
 template <bool TwoRows>

@@ -38,11 +38,12 @@ template <int VECTORS, int COLS>
   }
   for (int64_t k = 0; k < p.k; k += 2, x += 2 * PANEL_ROWS, w += 2) {
     __m512bh xv[VECTORS];
-    for (int i = 0; i < VECTORS; ++i) xv[i] = (__m512bh)_mm512_loadu_si512(x + i * 2 * LANES);
+    for (int i = 0; i < VECTORS; ++i)
+      xv[i] = __builtin_bit_cast(__m512bh, _mm512_loadu_si512(x + i * 2 * LANES));
     for (int j = 0; j < COLS; ++j) {
       int pair = 0;
       __builtin_memcpy(&pair, w + j * PANEL_K, sizeof pair);
-      const auto wv = (__m512bh)_mm512_set1_epi32(pair);
+      const auto wv = __builtin_bit_cast(__m512bh, _mm512_set1_epi32(pair));
       for (int i = 0; i < VECTORS; ++i) sum[j][i] = _mm512_dpbf16_ps(sum[j][i], xv[i], wv);
     }
   }

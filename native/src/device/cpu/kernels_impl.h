@@ -39,9 +39,30 @@ inline const float* x_row(const GemmNt& g, int64_t m) {
   return g.x + (g.x_rows != nullptr ? g.x_rows[m] : m) * g.x_stride;
 }
 
-/// How far ahead of their use weights are asked for, in bytes, at least: the hardware's own prefetch stops at
-/// each page. Never less than a tile, whose rows are read side by side.
-constexpr int64_t PREFETCH = 16384;
+/// How far ahead of their use the weights of a tile of C rows are asked for, in bytes: the hardware's own
+/// prefetch stops at each page. Not less than a tile, whose rows are read side by side.
+template <int C, typename W>
+inline int64_t prefetch_distance(const GemmNt& g) {
+  const int64_t tile = C * g.w_stride * static_cast<int64_t>(sizeof(W));
+  return tile > 16384 ? tile : 16384;
+}
+
+/// The last k, fewer than LANES.
+template <int R, int C, typename W>
+[[gnu::always_inline]] inline void nt_tail(V sum[R][C], const float* const x[R], const W* const w[C],
+                                           int64_t k, int64_t count) {
+  for (int c = 0; c < C; ++c) {
+    const V wv = load_part(w[c] + k, count);
+    for (int r = 0; r < R; ++r) sum[r][c] = madd(load_part(x[r] + k, count), wv, sum[r][c]);
+  }
+}
+
+template <int C>
+[[gnu::always_inline]] inline void nt_store(float* y, const V sum[C]) {
+  int c = 0;
+  for (; c + 4 <= C; c += 4) store_hsum4(y + c, sum[c], sum[c + 1], sum[c + 2], sum[c + 3]);
+  for (; c < C; ++c) y[c] = hsum(sum[c]);
+}
 
 /// R x C dot products side by side: lane l sums k = l mod LANES in ascending order, then the lanes are added.
 /// `First`: the weights come from memory, not from a cache.
@@ -55,8 +76,7 @@ template <int R, int C, bool First, typename W>
   for (int r = 0; r < R; ++r) {
     for (int c = 0; c < C; ++c) sum[r][c] = zero();
   }
-  const int64_t tile_bytes = C * g.w_stride * static_cast<int64_t>(sizeof(W));
-  const int64_t ahead = tile_bytes > PREFETCH ? tile_bytes : PREFETCH;
+  const int64_t ahead = prefetch_distance<C, W>(g);
   int64_t k = 0;
   for (; k + LANES <= g.k; k += LANES) {
     V xv[R];
@@ -67,18 +87,8 @@ template <int R, int C, bool First, typename W>
       for (int r = 0; r < R; ++r) sum[r][c] = madd(xv[r], wv, sum[r][c]);
     }
   }
-  if (k < g.k) {
-    for (int c = 0; c < C; ++c) {
-      const V wv = load_part(w[c] + k, g.k - k);
-      for (int r = 0; r < R; ++r) sum[r][c] = madd(load_part(x[r] + k, g.k - k), wv, sum[r][c]);
-    }
-  }
-  for (int r = 0; r < R; ++r) {
-    float* y = g.y + (m + r) * g.y_stride + n;
-    int c = 0;
-    for (; c + 4 <= C; c += 4) store_hsum4(y + c, sum[r][c], sum[r][c + 1], sum[r][c + 2], sum[r][c + 3]);
-    for (; c < C; ++c) y[c] = hsum(sum[r][c]);
-  }
+  if (k < g.k) nt_tail<R, C, W>(sum, x, w, k, g.k - k);
+  for (int r = 0; r < R; ++r) nt_store<C>(g.y + (m + r) * g.y_stride + n, sum[r]);
 }
 
 template <int R, bool First, typename W>
