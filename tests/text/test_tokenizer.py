@@ -91,6 +91,51 @@ def test_any_bytes_are_taken(real: Path) -> None:
     assert json.loads(done.stdout)["decoded"] == "a\ufffd\ufffdz"
 
 
+def test_a_file_is_one_text(real: Path, tmp_path: Path) -> None:
+    file = tmp_path / "text"
+    file.write_bytes(b"a\r\nb\xff\n")
+    (answer,) = engine_lines("tokenizer-probe", "--tokenizer", real, "--text-file", file)
+    assert (answer["bytes"], answer["decoded"]) == (6, "a\r\nb\ufffd\n")
+
+
+def test_ids_are_decoded_whole_and_in_parts(real: Path) -> None:
+    smile = probe(real, ["\U0001f600\U0001f600x"])[0]["ids"]
+    lines = [smile, [], [248046, *smile, 248046], [smile[0]], [-1, 5_000_000]]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    command = ("tokenizer-probe", "--tokenizer", real, "--ids-jsonl", "-", "--parts", "--skip-special")
+    answers = engine_lines(*command, text=text)
+    assert [answer["ids"] for answer in answers] == lines
+    whole = "\U0001f600\U0001f600x"
+    assert [answer["decoded"] for answer in answers][:3] == [whole, "", whole]
+    assert answers[4]["decoded"] == ""
+    for answer in answers:
+        assert "".join(answer["parts"]) == answer["decoded"]
+        assert "" not in answer["parts"]
+    assert len(answers[0]["parts"]) > 1
+    assert answers[3]["decoded"] in {"\ufffd", "\U0001f600"}
+
+
+def test_times_are_printed_when_asked_for(real: Path) -> None:
+    text = json.dumps("word " * 2000) + "\n"
+    (answer,) = engine_lines(
+        "tokenizer-probe", "--tokenizer", real, "--texts-jsonl", "-", "--repeat", "2", text=text
+    )
+    assert 0 < answer["encode_seconds"] < 60
+    assert 0 < answer["decode_seconds"] < 60
+    (plain,) = engine_lines("tokenizer-probe", "--tokenizer", real, "--texts-jsonl", "-", text=text)
+    assert plain == {name: answer[name] for name in plain}
+    assert "encode_seconds" not in plain
+
+
+@pytest.mark.parametrize(
+    ("line", "what"), [("7", "a JSON list of ids"), ('["a"]', "an id is"), ("[4294967296]", "an id is")]
+)
+def test_a_line_that_is_no_list_of_ids_is_named(real: Path, line: str, what: str) -> None:
+    done = run_engine("tokenizer-probe", "--tokenizer", real, "--ids-jsonl", "-", text=f"[1]\n{line}\n")
+    assert done.returncode == 2
+    assert f"-:2: {what}" in done.stderr
+
+
 @pytest.mark.parametrize(
     "options", [[], ["--text", "x", "--texts-jsonl", "-"], ["--text", "x", "--model-dir", "."]]
 )
