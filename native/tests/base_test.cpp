@@ -25,6 +25,19 @@ TEST_CASE("an error prints what, where, why and hint as aimabuild does") {
   CHECK(test::error_of([] { base::throw_usage({.what = "no"}); }).exit() == base::Exit::usage);
 }
 
+TEST_CASE("a printed error is one line a part, without controls and of bounded length") {
+  const base::Error hostile({.what = "the tensor `a\n\x1b[2J\x7f` \xC2\x9B"
+                                     "31m \xC2\xA9 \xC3\xA9",
+                             .where = "a\tb"});
+  CHECK(std::string(hostile.what()) ==
+        "a\\x09b: the tensor `a\\x0a\\x1b[2J\\x7f` \\x9b31m \xC2\xA9 \xC3\xA9");
+  CHECK(hostile.text().where == "a\tb");
+  std::string characters;
+  for (int i = 0; i < 1000; ++i) characters += "\xE5\xA4\xA9";
+  const std::string printed = base::Error({.what = "x" + characters}).what();
+  CHECK(printed == "x" + characters.substr(0, 999) + "...");
+}
+
 TEST_CASE("nearest finds misspellings and nothing else") {
   const std::vector<std::string_view> words = {"model-dir", "prompt", "prompt-ids", "max-tokens"};
   CHECK(base::nearest("modle-dir", words) == "model-dir");

@@ -8,10 +8,35 @@
 namespace aima::base {
 namespace {
 
+constexpr std::size_t longest_part = 1000;
+
+/// A part as one line that cannot do anything to a terminal: names out of hostile files get into messages.
+std::string shown(std::string_view text) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const bool starts_character = (byte & 0xC0U) != 0x80U;
+    if (out.size() >= longest_part && starts_character) return out + "...";
+    // U+0080 to U+009F are controls too; in UTF-8 they are C2 and the code point itself.
+    const bool control =
+        byte < 0x20 || byte == 0x7F || (byte == 0xC2 && i + 1 < text.size() && (text[i + 1] & 0xE0) == 0x80);
+    if (!control) {
+      out += text[i];
+      continue;
+    }
+    const unsigned code_point = byte == 0xC2 ? static_cast<unsigned char>(text[++i]) : byte;
+    out += "\\x";
+    out += digits[code_point >> 4U];
+    out += digits[code_point & 15U];
+  }
+  return out;
+}
+
 std::string render(const ErrorText& text) {
-  std::string out = text.where.empty() ? text.what : text.where + ": " + text.what;
-  if (!text.why.empty()) out += "\n  why: " + text.why;
-  if (!text.hint.empty()) out += "\n  hint: " + text.hint;
+  std::string out = shown(text.where) + (text.where.empty() ? "" : ": ") + shown(text.what);
+  if (!text.why.empty()) out += "\n  why: " + shown(text.why);
+  if (!text.hint.empty()) out += "\n  hint: " + shown(text.hint);
   return out;
 }
 
