@@ -1,109 +1,95 @@
-"""`make sanitize`: the engine's unit tests under AddressSanitizer and UndefinedBehaviorSanitizer.
+"""`make sanitize`: the engine's unit tests and a run of the engine itself under clang's sanitizers.
 
-The locked compiler has no ASan runtime, so this takes clang 19 and its libc++ from the host; on Debian:
-clang-19, libc++-19-dev, libc++abi-19-dev, libclang-rt-19-dev. Without them it says so and exits 0: the check
-is skipped, not passed. Any finding of a sanitizer or a failing test exits 1.
+AddressSanitizer and UndefinedBehaviorSanitizer look at everything, ThreadSanitizer at what runs on several
+threads. `--address` or `--thread` does one of the two. Where the host has no clang 19 it says so and exits 0:
+skipped, not passed. Any finding or failing test exits 1.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
+import argparse
 import sys
 from pathlib import Path
 
+from host_clang import ADDRESS, BUILD_INFO, ROOT, THREAD, Build, Program, make, skipped, sources
+
 from aimabuild.base.errors import AimaError
-from aimabuild.base.files import write_if_changed
 from aimabuild.base.reporter import Reporter
-from aimabuild.toolchain import Toolchain, open_toolchain
 
-ROOT = Path(__file__).resolve().parent.parent
-BUILD = ROOT / "build" / "sanitize"
-COMPILER = "clang++-19"
-SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"
-# The sanitizers' own checks are slow enough; the tests need no optimisation beyond inlining.
-FLAGS = f"-std=c++20 -stdlib=libc++ -O1 -g {SANITIZERS} -Inative/src -Inative/include"
-ISA_FLAGS = {
-    "_avx2": "-mavx2 -mfma -mf16c",
-    "_avx512": "-mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma",
-    "_avx512bf16": "-mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma",
-    "_amx": "-mavx512f -mavx512bw -mavx512vl -mavx512bf16 -mamx-tile -mamx-bf16",
-}
+TINY = ROOT / "tests" / "data" / "tiny"
+MAIN = "native/src/cli/main.cpp"
+# Tests of code that starts threads or is called from several.
+THREADED = (
+    "base_test.cpp",
+    "cpu_attention_test.cpp",
+    "cpu_device_test.cpp",
+    "cpu_moe_test.cpp",
+    "cpu_ops_test.cpp",
+    "engine_test.cpp",
+    "text_tokenizer_test.cpp",
+)
 
 
-def has_compiler() -> bool:
-    """True when clang 19 can build and link a sanitized program with libc++ here."""
-    if shutil.which(COMPILER) is None:
-        return False
-    command = [COMPILER, "-stdlib=libc++", *SANITIZERS.split(), "-x", "c++", "-", "-o", os.devnull]
-    program = '#include <format>\nint main() { return std::format("{}", 1).size() != 1; }\n'
-    result = subprocess.run(
-        [*command, "-std=c++20"], input=program, text=True, capture_output=True, check=False
+def address_build() -> Build:
+    """All tests and the engine, with ASan and UBSan."""
+    engine = (BUILD_INFO, *sources("native/src"))
+    return Build(
+        "address",
+        ADDRESS,
+        (
+            Program("native-tests", (*engine, *sources("native/tests"), "native/tests/main.cpp")),
+            Program("aima-engine", (*engine, MAIN)),
+        ),
+        counted=True,
     )
-    return result.returncode == 0
 
 
-def sources() -> list[Path]:
-    """Everything that the test program links: the engine without its `main`, and the tests."""
-    engine = [path for path in (ROOT / "native" / "src").rglob("*.cpp") if path.name != "main.cpp"]
-    return sorted(path.relative_to(ROOT) for path in [*engine, *(ROOT / "native" / "tests").glob("*.cpp")])
+def thread_build() -> Build:
+    """The tests of THREADED and the engine, with TSan."""
+    engine = (BUILD_INFO, *sources("native/src"))
+    tests = tuple(f"native/tests/{name}" for name in ("main.cpp", *THREADED))
+    return Build(
+        "thread",
+        THREAD,
+        (Program("native-tests", (*engine, *tests)), Program("aima-engine", (*engine, MAIN))),
+    )
 
 
-def isa_flags(source: Path) -> str:
-    """Extra flags of a file that is written for one instruction set, by the end of its name."""
-    return next((flags for suffix, flags in ISA_FLAGS.items() if source.stem.endswith(suffix)), "")
-
-
-def ninja_file(toolchain: Toolchain, generated: list[Path]) -> str:
-    """The build file: one object a source, one test program."""
-    includes = f"-isystem {toolchain.boost_include} -isystem {toolchain.native_sysroot}/usr/include"
-    libraries = f"{toolchain.native_sysroot}/usr/lib/x86_64-linux-gnu/libutf8proc.a -ldl -lpthread"
-    lines = [
-        "rule cxx",
-        f"  command = {COMPILER} {FLAGS} $isa {includes} -MD -MF $out.d -c $in -o $out",
-        "  depfile = $out.d",
-        "  deps = gcc",
-        "rule link",
-        f"  command = {COMPILER} -stdlib=libc++ {SANITIZERS} $in {libraries} -o $out",
-    ]
-    objects = []
-    for source in [*sources(), *generated]:
-        target = f"build/sanitize/{source.as_posix().replace('/', '_')}.o"
-        lines += [f"build {target}: cxx {source.as_posix()}", f"  isa = {isa_flags(source)}"]
-        objects.append(target)
-    lines.append(f"build build/sanitize/native-tests: link {' '.join(objects)}")
-    return "\n".join(lines) + "\n"
+def check(build: Build, reporter: Reporter) -> bool:
+    """Build, run the tests, then the engine on the tiny checkpoint in both kinds of arithmetic."""
+    if skipped(reporter, f"the {build.name} sanitizers' run is", build.sanitizers):
+        return True
+    if not make(build, reporter):
+        return False
+    with reporter.step(f"unit tests ({build.name})"):
+        if build.run("native-tests") != 0:
+            return False
+    prompt = ",".join(str(7 * i % 512) for i in range(200))  # several chunks and passes, and a rest
+    command: list[str | Path] = ["generate", "--model-dir", TINY, "--prompt-ids", prompt, "--ignore-eos"]
+    for math in ("f32", "bf16"):
+        options = ["--math", math, "--threads", "3", "--context-tokens", "64", "--max-tokens", "8"]
+        with reporter.step(f"engine, --math {math} ({build.name})"):
+            if build.run("aima-engine", [*command, *options]) != 0:
+                return False
+    return True
 
 
 def main() -> int:
-    """Build and run; 0 when the tests pass without a finding, or when the compiler is not installed."""
+    """Build and run what was asked for; 0 without a finding."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--address", action="store_true", help="ASan and UBSan alone")
+    only.add_argument("--thread", action="store_true", help="TSan alone")
+    options = parser.parse_args()
+    builds = [] if options.thread else [address_build()]
+    builds += [] if options.address else [thread_build()]
     reporter = Reporter()
-    if not has_compiler():
-        reporter.warn(f"sanitizer build skipped: {COMPILER} with libc++ and its runtime is not installed")
-        return 0
     try:
-        toolchain = open_toolchain(ROOT, reporter=reporter)
+        results = [check(build, reporter) for build in builds]
     except AimaError as error:
         reporter.error(error)
         return error.exit_code
-    build_info = ROOT / "build" / "host-cpu" / "native" / "build_info.cpp"
-    if not build_info.is_file():
-        subprocess.run(
-            [sys.executable, "-m", "aimabuild", "build", "recipes/host-cpu.yaml"], cwd=ROOT, check=True
-        )
-    write_if_changed(BUILD / "build.ninja", ninja_file(toolchain, [build_info.relative_to(ROOT)]).encode())
-    with reporter.step("build with sanitizers"):
-        command = [sys.executable, "-m", "ninja", "-f", "build/sanitize/build.ninja"]
-        if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
-            return 1
-    environment = {
-        **os.environ,
-        "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1",
-        "UBSAN_OPTIONS": "print_stacktrace=1",
-    }
-    with reporter.step("tests under ASan and UBSan"):
-        return subprocess.run([BUILD / "native-tests"], cwd=ROOT, env=environment, check=False).returncode
+    return 0 if all(results) else 1
 
 
 if __name__ == "__main__":

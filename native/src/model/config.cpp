@@ -188,13 +188,17 @@ Config read_config(const std::filesystem::path& folder) {
   return parse_config(base::read_text(path, 1 << 24), path.string());
 }
 
+std::vector<std::int32_t> parse_stop_ids(std::string_view text, std::string_view where, std::int64_t vocab) {
+  const boost::json::value document = base::json::parse(text, where);
+  return read_ids(Object(document, std::string(where)), "eos_token_id", vocab);
+}
+
 std::vector<std::int32_t> read_stop_ids(const std::filesystem::path& folder, const Config& config) {
   const std::filesystem::path path = folder / "generation_config.json";
   std::error_code ignored;
   if (std::filesystem::exists(path, ignored)) {
-    const boost::json::value document = base::json::parse(base::read_text(path, 1 << 24), path.string());
     const std::vector<std::int32_t> ids =
-        read_ids(Object(document, path.string()), "eos_token_id", config.vocab);
+        parse_stop_ids(base::read_text(path, 1 << 24), path.string(), config.vocab);
     if (!ids.empty()) return ids;
   }
   // config.json alone names only <|endoftext|>, which never ends a chat turn: <|im_end|> is added.

@@ -60,4 +60,8 @@ Config parse_config(std::string_view text, std::string_view where);
 /// far as the vocabulary reaches.
 std::vector<std::int32_t> read_stop_ids(const std::filesystem::path& folder, const Config& config);
 
+/// The ids that the text of a generation_config.json names; none when it names none. Throws base::Error
+/// (usage) for one outside the vocabulary.
+std::vector<std::int32_t> parse_stop_ids(std::string_view text, std::string_view where, std::int64_t vocab);
+
 }  // namespace aima::model
