@@ -25,6 +25,7 @@ THREADED = (
     "cpu_device_test.cpp",
     "cpu_moe_test.cpp",
     "cpu_ops_test.cpp",
+    "cpu_panels_test.cpp",
     "engine_test.cpp",
     "text_tokenizer_test.cpp",
 )
