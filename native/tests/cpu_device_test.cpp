@@ -133,7 +133,15 @@ TEST_CASE("snapshots: a sequence restored goes on with the same bits, whatever r
     session.prefill(head);
     const std::unique_ptr<device::Snapshot> at_128 = device.snapshot(session.state());
     CHECK(at_128->position() == 128);
-    CHECK(at_128->bytes() > 0);
+    CHECK(at_128->own_bytes() == device.state_bytes(0));
+    REQUIRE(at_128->shared().size() == 2);
+    CHECK(at_128->own_bytes() + 2 * at_128->shared()[0].bytes == device.state_bytes(128));
+    session.prefill(std::span(a).subspan(128, 64));
+    const std::unique_ptr<device::Snapshot> at_192 = device.snapshot(session.state());
+    CHECK(at_192->shared().size() == 3);
+    CHECK(at_192->shared()[1].id == at_128->shared()[1].id);  // the same memory
+    CHECK(at_192->shared()[2].id != at_128->shared()[1].id);
+    device.restore(session.state(), *at_128);
     session.prefill(std::span(a).subspan(128));
     CHECK_THROWS_AS(device.snapshot(session.state()), base::Error);  // 200 is no multiple of 64
 
@@ -189,18 +197,20 @@ TEST_CASE("padding rows of the vocabulary are never chosen") {
   CHECK(device.read_argmax() < best);
 }
 
-TEST_CASE("weights with NaN are an error, not a token") {
-  test::SmallModel small;
-  auto tensors = small.tensors();
-  tensors["model.language_model.norm.weight"].values[3] = std::nanf("");
-  const test::TemporaryFolder folder;
-  test::write_file(folder.path() / "config.json", small.config());
-  test::write_file(folder.path() / "model.safetensors", test::safetensors(tensors));
-  const auto model = engine::load_model(folder.path(), Math::bf16);
-  CpuDevice device(model->config, model->weights, {.math = Math::bf16, .threads = 1});
-  Session session(device, model->config, 64);
-  const std::vector<std::int32_t> ids = {1, 2, 3};
-  CHECK_THROWS_WITH_AS(session.prefill(ids), doctest::Contains("not finite"), base::Error);
+TEST_CASE("weights with NaN are an error, not a token, be it one logit of all") {
+  for (const char* name : {"model.language_model.norm.weight", "lm_head.weight"}) {
+    test::SmallModel small;
+    auto tensors = small.tensors();
+    tensors[name].values[name[0] == 'l' ? 87 : 43] = std::nanf("");  // after the norm every logit; of the head, that of token 1
+    const test::TemporaryFolder folder;
+    test::write_file(folder.path() / "config.json", small.config());
+    test::write_file(folder.path() / "model.safetensors", test::safetensors(tensors));
+    const auto model = engine::load_model(folder.path(), Math::bf16);
+    CpuDevice device(model->config, model->weights, {.math = Math::bf16, .threads = 1});
+    Session session(device, model->config, 64);
+    const std::vector<std::int32_t> ids = {1, 2, 3};
+    CHECK_THROWS_WITH_AS(session.prefill(ids), doctest::Contains("not finite"), base::Error);
+  }
 }
 
 TEST_CASE("a raised stop flag ends a prefill, and the device goes on afterwards") {

@@ -1,8 +1,7 @@
 #include <doctest/doctest.h>
 
-#include "cli/options.h"
+#include "cli/sampling_options.h"
 #include "engine/passes.h"
-#include "engine/session.h"
 #include "support.h"
 
 using namespace aima;
@@ -23,23 +22,6 @@ TEST_CASE("passes take the largest bucket, the last the smallest that holds it; 
   CHECK_THROWS_AS(engine::plan_passes(0, 5, 16384), base::Error);
   CHECK(engine::buckets(8192) == std::vector<std::int64_t>{1024, 2048, 4096, 8192});
   CHECK(engine::buckets(1536) == std::vector<std::int64_t>{1024, 1536});
-}
-
-TEST_CASE("requests that cannot run are refused with the figures") {
-  model::Config config;
-  config.vocab = 100;
-  config.max_positions = 50;
-  const auto error = [&](std::vector<std::int32_t> ids, std::int64_t max_tokens) {
-    const engine::GenerateRequest request{.prompt = std::move(ids), .max_tokens = max_tokens, .stop_ids = {}};
-    return test::error_of([&] { engine::check_request(request, config); });
-  };
-  CHECK(error({1, 2}, 48).text().what.empty());
-  CHECK(error({}, 1).text().what == "the prompt is empty");
-  CHECK(error({1, 100}, 1).text().what == "the token id 100 is not in the vocabulary");
-  CHECK(error({-1}, 1).text().why == "ids go from 0 to 99");
-  CHECK(error({1, 2}, 49).text().why ==
-        "2 prompt tokens and up to 49 new ones, the maximum context length is 50 tokens");
-  CHECK(error({1, 2}, 49).exit() == base::Exit::usage);
 }
 
 namespace {
@@ -95,4 +77,63 @@ TEST_CASE("lists of ids") {
     CAPTURE(bad);
     CHECK(test::error_of([&] { cli::parse_ids(bad, "--ids"); }).exit() == base::Exit::usage);
   }
+}
+
+namespace {
+
+const cli::Command sampling_command = {.name = "draw",
+                                       .summary = "Draw",
+                                       .usage = "[OPTIONS]",
+                                       .options = cli::sampling_options,
+                                       .notes = {},
+                                       .run = nullptr};
+
+engine::Sampling sampling(const std::vector<std::string_view>& words) {
+  return cli::read_sampling(cli::Arguments::parse(sampling_command, words), 1000);
+}
+
+std::string sampling_problem(const std::vector<std::string_view>& words) {
+  const base::Error error = test::error_of([&] { sampling(words); });
+  CHECK(error.exit() == base::Exit::usage);
+  return error.what();
+}
+
+}  // namespace
+
+TEST_CASE("options of sampling") {
+  CHECK(sampling({}).temperature == 0);
+  const engine::Sampling all =
+      sampling({"--temperature=0.7", "--top-k", "40", "--top-p", "0.9", "--min-p", "5e-2", "--seed", "123",
+                "--repetition-penalty", "1.1", "--presence-penalty", "-1", "--frequency-penalty", "0.5",
+                "--logit-bias", "7=-100,999=2.5"});
+  CHECK(all.temperature == 0.7);
+  CHECK(all.top_k == 40);
+  CHECK(all.top_p == 0.9);
+  CHECK(all.min_p == 0.05);
+  CHECK(all.seed == 123);
+  CHECK(all.repetition_penalty == 1.1);
+  CHECK(all.presence_penalty == -1);
+  CHECK(all.frequency_penalty == 0.5);
+  REQUIRE(all.bias.size() == 2);
+  CHECK(all.bias[1].id == 999);
+  CHECK(all.bias[1].bias == 2.5);
+  for (const std::string_view bad : {"x", "", "1x", "nan", "inf", "1e999", "0x1"}) {
+    CAPTURE(bad);
+    CHECK(sampling_problem({"--temperature", bad}).starts_with("--temperature cannot be `"));
+  }
+  CHECK(sampling_problem({"--temperature", "-1"}).starts_with("--temperature: the value -1 is out of range"));
+  CHECK(sampling_problem({"--temperature", "1", "--top-p", "1.5"})
+            .starts_with("--top-p: the value 1.5 is out"));
+  CHECK(sampling_problem({"--repetition-penalty", "0"})
+            .starts_with("--repetition-penalty: the value 0 is out"));
+  for (const std::string_view name : {"--top-k", "--top-p", "--min-p", "--seed"}) {
+    CAPTURE(name);
+    CHECK(sampling_problem({name, "1"}).find("give a --temperature above 0") != std::string::npos);
+  }
+  for (const std::string_view bad : {"", "7", "7=", "=1", "7=1,", "7:1", "a=1", "7=1x", "7=1 ,8=2"}) {
+    CAPTURE(bad);
+    CHECK(sampling_problem({"--logit-bias", bad}).starts_with("--logit-bias: `"));
+  }
+  CHECK(
+      sampling_problem({"--logit-bias", "1000=1"}).starts_with("--logit-bias: the token id 1000 is not in"));
 }

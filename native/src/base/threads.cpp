@@ -103,8 +103,7 @@ void ThreadPool::release() {
 }
 
 void ThreadPool::take_tasks(int worker) noexcept {
-  while (!failed_.load(std::memory_order_relaxed) &&
-         (stop_ == nullptr || !stop_->load(std::memory_order_relaxed))) {
+  while (!failed_.load(std::memory_order_relaxed) && !stopping()) {
     const std::int64_t task = next_.fetch_add(1, std::memory_order_relaxed);
     if (task >= count_) return;
     try {

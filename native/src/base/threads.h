@@ -62,9 +62,11 @@ class ThreadPool {
   /// task is thrown here after the others have stopped.
   void run(std::int64_t count, TaskRef task);
 
-  /// A flag looked at before each task: once true, the rest is skipped and `run` throws Cancelled. May be
-  /// null.
+  /// A flag looked at before each task: once true, the rest is skipped and `run` throws Cancelled. It stays
+  /// up until `run` has returned. May be null.
   void set_stop(const std::atomic<bool>* stop) { stop_ = stop; }
+  /// True once the flag is up: a long task may end early, since `run` will throw.
+  bool stopping() const { return stop_ != nullptr && stop_->load(std::memory_order_relaxed); }
 
  private:
   void work(int worker);

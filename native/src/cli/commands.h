@@ -8,6 +8,7 @@ namespace aima::cli {
 extern const Command generate_command;
 extern const Command tokenizer_probe_command;
 extern const Command doctor_command;
+extern const Command resident_session_probe_command;
 extern const Command chat_template_probe_command;
 
 /// `--build-info`: aima/build-info/v1 as JSON, on stdout.

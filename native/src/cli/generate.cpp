@@ -2,44 +2,32 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
-#include <chrono>
 #include <cstdio>
-#include <memory>
 #include <optional>
 #include <string>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/npy.h"
 #include "cli/commands.h"
-#include "device/cpu/cpu_device.h"
-#include "device/cpu/tables.h"
-#include "engine/loaded_model.h"
-#include "engine/session.h"
+#include "cli/resident.h"
+#include "cli/sampling_options.h"
 
 namespace aima::cli {
 namespace {
 
 namespace bj = boost::json;
-using Clock = std::chrono::steady_clock;
 
-constexpr std::array<Option, 13> options = {{
-    {"model-dir", "DIR", "folder with config.json, the .safetensors files and tokenizer.json"},
+constexpr std::array<Option, 7> own_options = {{
     {"prompt", "TEXT", "text to continue; needs tokenizer.json in the folder"},
     {"prompt-ids", "LIST", "token ids to continue, with commas between them"},
     {"max-tokens", "N", "most tokens to generate (default 128)"},
-    {"device", "NAME", "cpu, the only one in this version"},
-    {"math", "MODE", "bf16 (default), or f32: round no input of a matrix product"},
-    {"threads", "N", "threads to compute with, each pinned to a core (default: one per usable core)"},
-    {"isa", "NAME", "instruction set, no better than the processor's (default: the best; see doctor)"},
-    {"context-tokens", "N", "most tokens in one prefill pass, a multiple of 64 (default 8192)"},
     {"added-tokens", "", "read <|im_start|> and the like in --prompt as control tokens, not as text"},
     {"ignore-eos", "", "go on after a stop token"},
     {"logits-out", "FILE", "write f32 logits [prompt + generated - 1, vocabulary] as .npy"},
     {"json", "", "print one JSON object (aima/generate/v1) instead of the text"},
 }};
-
-constexpr std::array<std::string_view, 1> devices = {"cpu"};
-constexpr std::array<std::string_view, 2> maths = {"bf16", "f32"};
+constexpr auto options = joined(joined(resident_options, own_options), sampling_options);
 
 std::vector<std::int32_t> read_prompt(const Arguments& arguments, const engine::LoadedModel& model) {
   const std::optional<std::string> ids = arguments.value("prompt-ids");
@@ -88,103 +76,87 @@ bj::object json_joints(std::span<const device::JointTime> joints) {
 }
 
 struct Run {
-  const engine::GenerateRequest& request;
-  const engine::GenerateResult& result;
-  const device::Facts& facts;
-  std::vector<device::JointTime> joints;
-  double load_seconds;
+  const engine::Request& request;
+  const engine::Result& result;
+  const Resident& resident;
 
-  std::int64_t steps() const { return static_cast<std::int64_t>(result.tokens.size()) - 1; }
+  std::int64_t steps() const { return result.decode_steps; }
   std::int64_t prompt() const { return static_cast<std::int64_t>(request.prompt.size()); }
 };
 
-std::string json_of(const Run& run, const text::Tokenizer* tokenizer) {
+std::string json_of(const Run& run) {
+  const text::Tokenizer* tokenizer = run.resident.model().tokenizer.get();
+  const engine::Timings& seconds = run.result.timings;
   bj::value text;
   if (tokenizer != nullptr) text = tokenizer->decode(run.result.tokens, true);
-  const bj::object timings{{"load_ms", run.load_seconds * 1e3},
+  const bj::object timings{{"load_ms", run.resident.load_seconds() * 1e3},
                            {"prefill_tokens", run.prompt()},
-                           {"prefill_ms", run.result.prefill_seconds * 1e3},
-                           {"prefill_tokens_per_second", rate(run.prompt(), run.result.prefill_seconds)},
+                           {"prefill_ms", seconds.prefill * 1e3},
+                           {"prefill_tokens_per_second", rate(run.prompt(), seconds.prefill)},
                            {"decode_tokens", run.steps()},
-                           {"decode_ms", run.result.decode_seconds * 1e3},
-                           {"decode_tokens_per_second", rate(run.steps(), run.result.decode_seconds)},
-                           {"joints", json_joints(run.joints)}};
+                           {"decode_ms", seconds.decode * 1e3},
+                           {"decode_tokens_per_second", rate(run.steps(), seconds.decode)},
+                           {"joints", json_joints(run.resident.joint_times())}};
   return bj::serialize(bj::object{{"schema", "aima/generate/v1"},
                                   {"prompt_ids", json_ids(run.request.prompt)},
                                   {"token_ids", json_ids(run.result.tokens)},
                                   {"text", std::move(text)},
                                   {"finish_reason", engine::name_of(run.result.finish)},
-                                  {"device", run.facts.name},
-                                  {"device_detail", run.facts.detail},
-                                  {"math", name_of(run.facts.math)},
+                                  {"device", run.resident.facts().name},
+                                  {"device_detail", run.resident.facts().detail},
+                                  {"math", name_of(run.resident.facts().math)},
+                                  {"memory", run.resident.memory_json()},
                                   {"timings", timings}}) +
          "\n";
 }
 
 void print_timings(const Run& run) {
-  std::fprintf(stderr, "%s, %s math\n", run.facts.detail.c_str(), name_of(run.facts.math));
+  const engine::Timings& seconds = run.result.timings;
   std::fprintf(stderr,
                "load %.2f s; prefill %lld tokens in %.2f s, %.1f tokens/s; decode %lld steps in %.2f s, %.1f "
                "tokens/s\n",
-               run.load_seconds, static_cast<long long>(run.prompt()), run.result.prefill_seconds,
-               rate(run.prompt(), run.result.prefill_seconds), static_cast<long long>(run.steps()),
-               run.result.decode_seconds, rate(run.steps(), run.result.decode_seconds));
+               run.resident.load_seconds(), static_cast<long long>(run.prompt()), seconds.prefill,
+               rate(run.prompt(), seconds.prefill), static_cast<long long>(run.steps()), seconds.decode,
+               rate(run.steps(), seconds.decode));
+  std::fprintf(stderr, "peak memory %s\n", base::format_bytes(base::process_memory().resident_peak).c_str());
 }
 
-void check_usage(const Arguments& arguments) {
-  if (arguments.has("prompt") == arguments.has("prompt-ids")) {
-    base::throw_usage({.what = "give either --prompt or --prompt-ids"});
-  }
-  const std::int64_t context =
-      arguments.integer("context-tokens", engine::max_context_tokens, 64, engine::max_context_tokens);
-  if (context % device::block_tokens != 0)
-    base::throw_usage({.what = "--context-tokens must be a multiple of 64"});
+engine::Request read_request(const Arguments& arguments, const engine::LoadedModel& model) {
+  engine::Request request;
+  request.prompt = read_prompt(arguments, model);
+  request.sampling = read_sampling(arguments, model.vocab_limit());
+  request.max_tokens = arguments.integer("max-tokens", 128, 1, 1 << 24);
+  if (!arguments.has("ignore-eos")) request.stop_ids = model.stop_ids;
+  return request;
 }
 
 int run_command(const Arguments& arguments) {
-  check_usage(arguments);
-  const Clock::time_point start = Clock::now();
-  const Math math = arguments.choice("math", maths) == "f32" ? Math::f32 : Math::bf16;
-  const auto threads = static_cast<int>(arguments.integer("threads", 0, 1, 1024));
-  const std::optional<std::string> isa = arguments.value("isa");
-  const device::cpu::CpuOptions cpu{
-      .math = math, .threads = threads, .isa = isa ? &device::cpu::isa_named(*isa) : nullptr};
-  arguments.choice("device", devices);
-  engine::GenerateRequest request;
-  request.max_tokens = arguments.integer("max-tokens", 128, 1, 1 << 24);
-
-  const std::unique_ptr<engine::LoadedModel> model =
-      engine::load_model(arguments.required("model-dir"), math);
-  request.prompt = read_prompt(arguments, *model);
-  if (!arguments.has("ignore-eos")) request.stop_ids = model->stop_ids;
-  engine::check_request(request, model->config);
-  device::cpu::CpuDevice device(model->config, model->weights, cpu);
-  device.set_vocab_limit(model->vocab_limit());
-  engine::Session session(
-      device, model->config, static_cast<std::int64_t>(request.prompt.size()) + request.max_tokens,
-      arguments.integer("context-tokens", engine::max_context_tokens, 64, engine::max_context_tokens));
-  const double load_seconds = std::chrono::duration<double>(Clock::now() - start).count();
-
-  std::optional<base::NpyMatrixWriter> logits;
-  engine::LogitsSink sink;
-  if (const auto file = arguments.value("logits-out")) {
-    logits.emplace(*file, model->config.vocab);
-    sink = [&](std::span<const float> rows) { logits->append(rows); };
-  }
+  if (arguments.has("prompt") == arguments.has("prompt-ids"))
+    base::throw_usage({.what = "give either --prompt or --prompt-ids"});
+  Resident resident(arguments);
+  const engine::LoadedModel& model = resident.model();
+  engine::Request request = read_request(arguments, model);
+  engine::Engine& engine =
+      resident.start({.longest_prompt = static_cast<std::int64_t>(request.prompt.size())});
+  engine.check(request);
   const bool json = arguments.has("json");
-  Stream stream(model->tokenizer.get());
-  const auto on_token = [&](std::int32_t id) {
-    if (!json) stream.push(id);
-  };
-  const engine::GenerateResult result = engine::generate(session, request, on_token, sink);
+  if (!json) {
+    std::fprintf(stderr, "%s, %s math\n%s\n", resident.facts().detail.c_str(), name_of(resident.facts().math),
+                 resident.memory_line().c_str());
+  }
+  std::optional<base::NpyMatrixWriter> logits;
+  if (const auto file = arguments.value("logits-out")) {
+    logits.emplace(*file, model.config.vocab);
+    request.logits = [&](std::span<const float> rows) { logits->append(rows); };
+    request.all_logits = true;
+  }
+  Stream stream(model.tokenizer.get());
+  if (!json) request.on_token = [&](const engine::Choice& choice) { stream.push(choice.id); };
+  const engine::Result result = engine.run(request);
   if (logits) logits->commit();
-  const Run run{.request = request,
-                .result = result,
-                .facts = device.facts(),
-                .joints = device.joint_times(),
-                .load_seconds = load_seconds};
+  const Run run{.request = request, .result = result, .resident = resident};
   if (json) {
-    write_out(json_of(run, model->tokenizer.get()));
+    write_out(json_of(run));
   } else {
     stream.finish();
     print_timings(run);
@@ -196,13 +168,15 @@ int run_command(const Arguments& arguments) {
 
 const Command generate_command = {
     .name = "generate",
-    .summary = "Continue a prompt, always with the likeliest token",
+    .summary = "Continue a prompt, with the likeliest token unless a temperature is given",
     .usage = "--model-dir DIR (--prompt TEXT | --prompt-ids LIST) [OPTIONS]",
     .options = options,
     .notes =
         "The text appears on stdout as it is produced, times on stderr. `token_ids` holds a stop token that "
         "ended\n"
-        "the reply; `text` does not. The prompt is taken as it is: no chat template is applied.",
+        "the reply; `text` does not. The prompt is taken as it is: no chat template is applied.\n"
+        "Without options of sampling the reply is greedy, whatever generation_config.json says of sampling.\n"
+        "Order: penalties, bias, temperature, top-k, top-p, min-p, draw.",
     .run = run_command};
 
 }  // namespace aima::cli

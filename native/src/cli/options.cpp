@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <limits>
 
 #include "base/error.h"
@@ -78,6 +79,16 @@ std::int64_t Arguments::integer(std::string_view name, std::int64_t otherwise, s
   base::throw_usage({.what = "--" + std::string(name) + " cannot be `" + *given + "`",
                      .why = "a whole number from " + std::to_string(least) + " to " + std::to_string(most) +
                             " is expected"});
+}
+
+double Arguments::number(std::string_view name, double otherwise) const {
+  const std::optional<std::string> given = value(name);
+  if (!given) return otherwise;
+  double number = 0;
+  const auto [end, error] = std::from_chars(given->data(), given->data() + given->size(), number);
+  if (error == std::errc() && end == given->data() + given->size() && std::isfinite(number)) return number;
+  base::throw_usage({.what = "--" + std::string(name) + " cannot be `" + *given + "`",
+                     .why = "a number is expected, for example 0.7"});
 }
 
 std::string_view Arguments::choice(std::string_view name, std::span<const std::string_view> choices) const {

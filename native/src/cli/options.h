@@ -1,6 +1,8 @@
 /// Command-line options: described once, parsed strictly, printed by `--help`.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -16,6 +18,15 @@ struct Option {
   std::string_view value;  ///< placeholder of its value, for example "FILE"; empty: a switch
   std::string_view help;   ///< one line
 };
+
+/// Lists of options in a row: of a command and of what it shares with others.
+template <std::size_t A, std::size_t B>
+constexpr std::array<Option, A + B> joined(const std::array<Option, A>& a, const std::array<Option, B>& b) {
+  std::array<Option, A + B> all;
+  for (std::size_t i = 0; i < A; ++i) all[i] = a[i];
+  for (std::size_t i = 0; i < B; ++i) all[A + i] = b[i];
+  return all;
+}
 
 class Arguments;
 
@@ -40,6 +51,8 @@ class Arguments {
   std::string required(std::string_view name) const;
   std::int64_t integer(std::string_view name, std::int64_t otherwise, std::int64_t least,
                        std::int64_t most) const;
+  /// A finite number; its range is for the caller to check.
+  double number(std::string_view name, double otherwise) const;
   /// One of `choices`; the first is the default.
   std::string_view choice(std::string_view name, std::span<const std::string_view> choices) const;
 

@@ -15,7 +15,8 @@ namespace {
 using base::Exit;
 
 constexpr std::array all_commands = {&generate_command, &tokenizer_probe_command,
-                                     &chat_template_probe_command, &doctor_command};
+                                     &chat_template_probe_command, &resident_session_probe_command,
+                                     &doctor_command};
 
 std::string overview() {
   std::string text =
@@ -23,7 +24,7 @@ std::string overview() {
       "folder.\n\n"
       "Commands:\n";
   for (const Command* command : all_commands) {
-    text += "  " + std::string(command->name) + std::string(21 - command->name.size(), ' ') +
+    text += "  " + std::string(command->name) + std::string(24 - command->name.size(), ' ') +
             std::string(command->summary) + "\n";
   }
   text +=

@@ -73,6 +73,13 @@ class State {
   virtual std::int64_t capacity() const = 0;  ///< tokens it can hold
 };
 
+/// A piece of memory that several snapshots and states of a device hold together, a block of keys and values
+/// say. The same `id` is the same memory.
+struct SharedMemory {
+  const void* id = nullptr;
+  std::size_t bytes = 0;
+};
+
 /// A state as it was at `position()`, a multiple of 64. Immutable, may be restored any number of times and
 /// into any state of the same device with enough capacity. Must not outlive its device.
 class Snapshot {
@@ -83,7 +90,8 @@ class Snapshot {
   virtual ~Snapshot() = default;
 
   virtual std::int64_t position() const = 0;
-  virtual std::size_t bytes() const = 0;  ///< what it keeps alive, KV shared with others included
+  virtual std::size_t own_bytes() const = 0;             ///< held by this snapshot alone
+  virtual std::vector<SharedMemory> shared() const = 0;  ///< held with others, each piece once
 };
 
 /// Tokens to run on top of a state. In prefill the state's position is a multiple of 64.

@@ -24,9 +24,9 @@ void run_layers(device::Device& device, const model::Config& config) {
 }
 
 void run_heads(device::Device& device, const model::Config& config, std::int64_t tokens,
-               const LogitsSink& sink) {
+               const LogitsSink& sink, Head head) {
   if (!sink) {
-    device.head({.first = tokens - 1, .count = 1});
+    if (head == Head::last_row) device.head({.first = tokens - 1, .count = 1});
     return;
   }
   std::vector<float> rows;
@@ -64,17 +64,26 @@ std::vector<PassPlan> plan_passes(std::int64_t start, std::int64_t count, std::i
 }
 
 void run_pass(device::Device& device, const model::Config& config, const device::Pass& pass,
-              const LogitsSink& sink) {
+              const LogitsSink& sink, Head head) {
   const bool recorded = !device.begin(pass);
   if (!recorded) {
     run_layers(device, config);
-    run_heads(device, config, static_cast<std::int64_t>(pass.ids.size()), sink);
+    run_heads(device, config, static_cast<std::int64_t>(pass.ids.size()), sink, head);
   }
   device.end();
   if (!recorded || !sink) return;
   std::vector<float> row(static_cast<std::size_t>(config.vocab));
   device.read_logits(row);
   sink(row);
+}
+
+void check_ids(std::span<const std::int32_t> ids, const model::Config& config) {
+  if (ids.empty()) base::throw_usage({.what = "the prompt is empty", .why = "there is nothing to continue"});
+  for (const std::int32_t id : ids) {
+    if (id >= 0 && id < config.vocab) continue;
+    base::throw_usage({.what = "the token id " + std::to_string(id) + " is not in the vocabulary",
+                       .why = "ids go from 0 to " + std::to_string(config.vocab - 1)});
+  }
 }
 
 }  // namespace aima::engine

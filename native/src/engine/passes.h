@@ -33,9 +33,14 @@ std::vector<PassPlan> plan_passes(std::int64_t start, std::int64_t count, std::i
 /// Takes whole rows of logits, [rows, vocab] f32, in the order of the tokens.
 using LogitsSink = std::function<void(std::span<const float>)>;
 
-/// Runs `pass` through every layer, then the head: of the last row alone, or of all rows when there is a
-/// `sink`.
+/// What a pass without a sink computes at its end.
+enum class Head { none, last_row };
+
+/// Runs `pass` through every layer, then the head: of all rows when there is a `sink`, else as `head` says.
 void run_pass(device::Device& device, const model::Config& config, const device::Pass& pass,
-              const LogitsSink& sink);
+              const LogitsSink& sink, Head head = Head::last_row);
+
+/// Refuses (usage) an empty prompt and ids outside the vocabulary.
+void check_ids(std::span<const std::int32_t> ids, const model::Config& config);
 
 }  // namespace aima::engine

@@ -185,7 +185,7 @@ std::int32_t CpuDevice::read_argmax() {
   const float* row = logits_.data() + (head_rows_ - 1) * config_.vocab;
   const std::int64_t limit = std::min<std::int64_t>(vocab_limit_, config_.vocab);
   const float* best = std::max_element(row, row + limit);  // the first of equals
-  if (!std::isfinite(*best)) {
+  if (!std::all_of(row, row + limit, [](float logit) { return std::isfinite(logit); })) {
     throw base::Error({.what = "the logits are not finite",
                        .why = "the weights hold infinities or NaN, or a sum overflowed"});
   }

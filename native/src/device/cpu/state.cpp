@@ -57,9 +57,11 @@ CpuSnapshot::CpuSnapshot(const CpuState& state)
   std::copy_n(state.recurrent_.data(), recurrent_.size(), recurrent_.data());
 }
 
-std::size_t CpuSnapshot::bytes() const {
-  return static_cast<std::size_t>(recurrent_.size()) * sizeof(float) +
-         blocks_.size() * layout_->block_bytes();
+std::vector<SharedMemory> CpuSnapshot::shared() const {
+  std::vector<SharedMemory> pieces;
+  pieces.reserve(blocks_.size());
+  for (const auto& block : blocks_) pieces.push_back({.id = block.get(), .bytes = layout_->block_bytes()});
+  return pieces;
 }
 
 void CpuSnapshot::restore_into(CpuState& state) const {

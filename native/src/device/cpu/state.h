@@ -70,7 +70,10 @@ class CpuSnapshot final : public Snapshot {
   explicit CpuSnapshot(const CpuState& state);
 
   std::int64_t position() const override { return position_; }
-  std::size_t bytes() const override;
+  std::size_t own_bytes() const override {
+    return static_cast<std::size_t>(recurrent_.size()) * sizeof(float);
+  }
+  std::vector<SharedMemory> shared() const override;
   void restore_into(CpuState& state) const;
 
  private:

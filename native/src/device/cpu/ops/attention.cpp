@@ -126,7 +126,8 @@ void attend(const Tile& t, int worker) {
   const TileScratch w(t.c.scratch.floats(worker, TileScratch::floats(dim)), dim);
   const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
   const std::int64_t last = t.position(t.rows - 1) / block;
-  for (std::int64_t b = 0; b <= last; ++b) attend_block(t, w, b, scale);
+  // A tile far into a long sequence takes a second: the flag is looked at on the way.
+  for (std::int64_t b = 0; b <= last && !t.c.pool.stopping(); ++b) attend_block(t, w, b, scale);
   for (std::int64_t r = 0; r < t.rows; ++r) {
     float* out = t.o.data + t.index(r) * dim;
     std::copy_n(w.acc + r * dim, dim, out);

@@ -171,7 +171,7 @@ void delta_chunks(const Context& c, const Delta& d) {
   const std::int64_t group = s.value_heads / s.key_heads;
   c.pool.run(s.key_heads, [&](std::int64_t key_head, int worker) {
     const ChunkScratch w(c.scratch.floats(worker, ChunkScratch::floats(s)), s);
-    for (std::int64_t first = 0; first < d.o.rows; first += chunk) {
+    for (std::int64_t first = 0; first < d.o.rows && !c.pool.stopping(); first += chunk) {
       const std::int64_t count = std::min(chunk, d.o.rows - first);
       for (std::int64_t i = 0; i < count; ++i) {
         const float* q = d.qkv.row(first + i) + key_head * s.key_dim;
