@@ -4,10 +4,10 @@
         [--library build/gfx1151-bf16/libaima-kernels-gfx1151.so] [--only TEXT] [--json FILE]
 
 The runner is a Python file with a class `CodeObject(path)` whose `run(symbol, args, grid, block,
-dynamic_lds)` executes one kernel; arguments are numpy arrays (by address) and ctypes values. Each kernel runs
-its first workgroup with the real tile and the whole reduction, with a ragged number of tokens. Kernels whose
-argument block is filled by host code get it from the kernels library. The exit status is 3 when one is out of
-tolerance.
+dynamic_lds)` executes one kernel; arguments are numpy arrays (by address) and ctypes values. Norms and
+products run their first workgroup with the real tile and the whole reduction, with a ragged number of tokens;
+other kernels their whole grid for a few tokens. Kernels whose argument block is filled by host code get it
+from the kernels library. The exit status is 3 when one is out of tolerance.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from kernel_cases import Case, Kernel, load_kernels, make_case, same_operation
+from kernel_cases import Case, Kernel, grid_of, load_kernels, make_case, same_operation
 
+WHOLE_GRID_TOKENS = 5
 _V_NOP, _S_NOP = 0x7E000000, 0xBF800000
 _SCALARS = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "f32": ctypes.c_float}
 
@@ -81,7 +82,7 @@ def fill_functions(library: Path) -> dict[str, Any]:
 def filled(case: Case, fill: Any) -> list[Any]:
     """The argument block as one by-value struct."""
     a, b, e = (case.arrays[name] for name in ("a", "b", "e"))
-    m, n, k = case.tokens, case.width, b.shape[1]
+    m, n, k = case.tokens, case.kernel.dim("n"), b.shape[1]
     args = GemmArgs(a.ctypes.data, b.ctypes.data, e.ctypes.data, m, n, k, a.shape[1], k, e.shape[1])
     size = case.kernel.record["kernarg_size"]
     block, grid = (ctypes.c_char * size)(), (ctypes.c_uint32 * 3)()
@@ -102,26 +103,31 @@ def plain(case: Case) -> list[Any]:
     ]
 
 
-def first_block(kernel: Kernel) -> tuple[int, int]:
-    """(rows, columns) that the first workgroup computes."""
+def first_block(kernel: Kernel) -> tuple[int, int] | None:
+    """(rows, columns) that the first workgroup of a norm or product computes; None: run the whole grid."""
     tile, dims = kernel.spec["tile"], kernel.spec["dims"]
+    if kernel.spec["op"] not in {"rms_norm", "gemm"}:
+        return None
     return tile.get("block_m") or tile["rows"], tile.get("block_n") or dims["n"]
 
 
 def check(kernel: Kernel, runner: Any, fills: dict[str, Any]) -> dict[str, Any]:
-    """Run the first workgroup of one kernel and compare."""
-    rows, columns = first_block(kernel)
+    """Run the first workgroup of one kernel, or its whole grid for a few tokens, and compare."""
+    block = first_block(kernel)
+    rows, columns = block or (WHOLE_GRID_TOKENS, None)
     tokens = min(max(rows - 3, 1), kernel.tokens[1])
     case = make_case(kernel, tokens, columns=columns)
     args = filled(case, fills[kernel.id]) if kernel.spec["fill"] else plain(case)
     record = kernel.record
     start = time.monotonic()
     code_object = runner.CodeObject(str(kernel.image))
-    code_object.run(record["symbol"], args, (1, 1, 1), tuple(record["block"]), record["lds_bytes"])
+    grid = (1, 1, 1) if block else grid_of(kernel, tokens)
+    code_object.run(record["symbol"], args, grid, tuple(record["block"]), record["lds_bytes"])
     result = case.compare(np.arange(tokens), columns)
     return {
         "id": kernel.id,
         "tokens": tokens,
+        "workgroups": list(grid),
         "columns": columns,
         "max_abs": result.absolute,
         "max_rel": result.relative,
@@ -129,7 +135,7 @@ def check(kernel: Kernel, runner: Any, fills: dict[str, Any]) -> dict[str, Any]:
         "wrote_outside": result.touched,
         "ok": result.ok,
         "seconds": round(time.monotonic() - start, 1),
-        "first_row": case.bits(1, min(columns, 32)).hex(),
+        "first_row": case.bits(1, 32 if columns is None else min(columns, 32)).hex(),
     }
 
 
@@ -204,7 +210,7 @@ def main() -> None:
         rows.append(row)
         said = "WROTE OUTSIDE" if row["wrote_outside"] else "ok" if row["ok"] else "OUT OF TOLERANCE"
         print(
-            f"{row['id']:58} {row['tokens']:4} x {row['columns']:<4} max abs {row['max_abs']:.3g}"
+            f"{row['id']:58} {row['tokens']:4} x {row['columns'] or 'all':<4} max abs {row['max_abs']:.3g}"
             f" rel {row['max_rel']:.3g} of tolerance {row['of_tolerance']:.3f}  {row['seconds']} s  {said}",
             flush=True,
         )

@@ -88,12 +88,16 @@ def check_rules(shape: KernelShape, variant: Variant, template: Template, values
 
 
 def check_cover(shape: KernelShape, template: Template, variants: Sequence[Variant], *, whole: bool) -> None:
-    """Ranges of tokens do not overlap; with `whole`, they leave no hole within 1..MAX_TOKENS."""
+    """Ranges of tokens do not overlap; with `whole`, they leave no hole up to the most a launch takes."""
     ordered = sorted(variants, key=lambda variant: variant.token_min)
     dims = ", ".join(f"{name} = {value}" for name, value in shape.dims.items())
+    most = template.max_tokens or MAX_TOKENS
     upto, before = 0, None
     for variant in ordered:
         span = f"[{variant.token_min}, {variant.token_max}]"
+        if variant.token_max > most:
+            what = f"`{template.name}` takes {most} token{'s' if most > 1 else ''} at most, not {span}"
+            raise UsageError(what, where=str(variant.location), why=f"{template.location.file} says so")
         if before is not None and variant.token_min <= upto:
             other = f"[{before.token_min}, {before.token_max}] at {before.location}"
             what = f"`{template.name}` for {dims}: the token ranges {span} and {other} overlap"
@@ -101,13 +105,14 @@ def check_cover(shape: KernelShape, template: Template, variants: Sequence[Varia
         if whole and variant.token_min != upto + 1:
             _hole(shape, template, dims, upto + 1, variant.token_min - 1)
         upto, before = variant.token_max, variant
-    if whole and upto != MAX_TOKENS:
-        _hole(shape, template, dims, upto + 1, MAX_TOKENS)
+    if whole and upto != most:
+        _hole(shape, template, dims, upto + 1, most)
 
 
 def _hole(shape: KernelShape, template: Template, dims: str, first: int, last: int) -> None:
+    most = template.max_tokens or MAX_TOKENS
     raise UsageError(
         f"`{template.name}` for {dims}: no variant serves {first} to {last} tokens",
         where=str(shape.template_locations[template.name]),
-        why=f"the recipe's choice for an operation must serve 1 to {MAX_TOKENS} tokens",
+        why=f"the recipe's choice for an operation must serve 1 to {most} tokens",
     )

@@ -18,7 +18,8 @@ _ENVIRONMENT = jinja2.Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_ENVIRONMENT.globals.clear()  # no cycler, range or lipsum: a template sees what the plan gives it
+_ENVIRONMENT.globals.clear()  # no cycler or lipsum: a template sees what the plan gives it, and may count
+_ENVIRONMENT.globals["range"] = range
 
 
 def context(item: PlannedObject) -> dict[str, object]:

@@ -25,7 +25,7 @@ ARG_KINDS = ("pointer", "i32", "i64", "f32", "struct")
 GRID_VARS = ("tokens",)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z", re.ASCII)
 _TOP = ("schema", "op", "compiler", "summary", "targets", "dtypes", "dims", "tile", "args", "sources")
-_TOP_OPTIONAL = ("outs", "rules", "constants", "options", "grid", "fill")
+_TOP_OPTIONAL = ("outs", "max_tokens", "rules", "constants", "options", "grid", "fill")
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,7 @@ class Template:
     targets: tuple[str, ...]
     dtypes: tuple[str, ...]
     outs: tuple[str, ...]
+    max_tokens: int | None  # the most tokens of one launch; None: as many as a pass may have
     dims: Mapping[str, IntRule]
     tile: Mapping[str, IntRule]
     rules: tuple[Rule, ...]
@@ -247,6 +248,7 @@ def template_from(document: Document, name: str, texts: Mapping[str, str]) -> Te
     known = frozenset(dims) | frozenset(tile) | TARGET_VALUES
     fill = fields.get("fill")
     filled = fill is not None and fill.boolean()
+    most = fields.get("max_tokens")
     suffix = ".py.j2" if compiler == "triton" else ".hip.j2"
     return Template(
         name=name,
@@ -257,6 +259,7 @@ def template_from(document: Document, name: str, texts: Mapping[str, str]) -> Te
         targets=_target_list(fields["targets"]),
         dtypes=dtypes,
         outs=tuple(_dtype_list(outs)) if outs else dtypes,
+        max_tokens=most.integer(minimum=1) if most else None,
         dims=dims,
         tile=tile,
         rules=_rules(fields.get("rules"), known),

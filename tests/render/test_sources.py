@@ -127,7 +127,7 @@ def test_the_header_names_id_template_and_tile(mini: Mini) -> None:
         ("{% if %}\n", 1, "cannot be parsed"),
         ("a\n{% for x in y %}\n", 2, "cannot be parsed"),
         ("a\n{{ BLOCK // 0 }}\n", 2, "cannot be rendered"),
-        ("\n\n{{ range(3) }}\n", 3, "'range' is undefined"),
+        ("\n\n{{ cycler(3) }}\n", 3, "'cycler' is undefined"),
         ("{{ symbol.nope }}\n", 1, "has no attribute 'nope'"),
         ("{% include 'x' %}\n", 1, "cannot be rendered"),
     ],

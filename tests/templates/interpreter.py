@@ -49,10 +49,11 @@ def planned(
     dtype: str,
     out: str,
     target: str = "gfx1151",
+    tokens: int = 8192,
 ) -> PlannedObject:
     """The project's template with these dimensions and this tile, planned by the project's own code."""
     op = template.split("/")[1]
-    variant = {"tokens": [1, 8192], "tile": tile}
+    variant = {"tokens": [1, tokens], "tile": tile}
     kernel = {"op": op, "dims": dims, "dtype": dtype, "out": out, "templates": {template: [variant]}}
     shapes = {"schema": "aimabuild/shapes/v1", "name": "one", "model": {"x": 1}, "kernels": [kernel]}
     for name in ("shapes", "recipes"):
@@ -75,8 +76,11 @@ def grid(item: PlannedObject, tokens: int, dims: dict[str, int]) -> tuple[int, i
         if axis.count is not None:
             sizes.append(axis.count.integer(values))
         else:
-            assert axis.div is not None
-            sizes.append(-(-tokens // axis.div.integer(values)))
+            mul, add, div = (
+                default if part is None else part.integer(values)
+                for part, default in ((axis.mul, 1), (axis.add, 0), (axis.div, 1))
+            )
+            sizes.append(-(-(tokens * mul + add) // div))
     return tuple([*sizes, 1, 1][:3])  # type: ignore[return-value]
 
 

@@ -96,7 +96,7 @@ def main() -> None:
     spec.loader.exec_module(module)
     kernel = getattr(module, request["symbol"])
     add_in_order()
-    types = {"bf16": tl.bfloat16, "f32": tl.float32}
+    types = {"bf16": tl.bfloat16, "f32": tl.float32, "i32": tl.int32}
     for launch in request["launches"]:
         with np.load(launch["arrays"]) as file:
             arrays = {name: file[name] for name in file.files}
