@@ -1,6 +1,6 @@
 """Small random checkpoints of the architecture, and what Hugging Face transformers computes from them.
 
-    python scripts/make_golden.py --preset tiny|medium|wide --out DIR
+    python scripts/make_golden.py --preset tiny|medium|wide --out DIR [--thin]
 
 writes DIR/<name>/:
     bf16/            config.json, model.safetensors: published tensor names, random values
@@ -21,6 +21,12 @@ writes DIR/<name>/:
     lN.gdn_state f32[Hv,Dk,Dv]   lN.conv_state f32[C,3]    after the prompt; conv inputs, oldest first
     lN.k_cache, lN.v_cache f32[Hkv,T,D]                    after the prompt; K after its norm and RoPE
 
+With --thin the folder is fit for a repository: config.json and model.safetensors at its top, rope.npz, and
+a golden.npz of few rows. `positions` and `mtp_positions` say which rows of the logits are there, `gen_steps`
+which of gen_logits; of the layers, routing and recurrent states alone are kept; `bf16_row_rms` stands for
+bf16_logits (rms of its difference, row by row), and router_margin [positions] is the least so far, over
+layers and tokens. tests/data/tiny was made so: `--preset tiny --thin`.
+
 Prompts are random and redrawn until no expert and no greedy token is decided by a near-tie, so that an f32
 engine has to choose the same ones. Needs torch and transformers 5 (CPU builds do); tests use stored results.
 """
@@ -33,9 +39,10 @@ import importlib.util
 import json
 import os
 import platform
+import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -193,6 +200,46 @@ class Maker:
         return found
 
 
+ROWS = 11  # of logits, in a thinned golden
+STEPS = np.array([1, 12, 23])  # generated tokens whose logits it has
+THIN_LAYERS = ("topk_idx", "topk_w", "gdn_state", "conv_state")
+
+
+def spread(count: int, rows: int = ROWS) -> np.ndarray:
+    """At most `rows` row numbers below `count`, evenly spread, both ends among them."""
+    return np.unique(np.linspace(0, count - 1, min(rows, count)).round().astype(np.int32))
+
+
+def thin(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The few rows of a golden that the repository's tests use."""
+    kept: dict[str, np.ndarray] = {}
+    for prompt in sorted({name.split(".")[0] for name in arrays}):
+        source = {
+            name.removeprefix(f"{prompt}."): value
+            for name, value in arrays.items()
+            if name.startswith(f"{prompt}.")
+        }
+        count = len(source["tokens"])
+        at, steps = spread(count), STEPS[len(source["gen_tokens"]) > STEPS]
+        rms = np.sqrt(np.mean((source["bf16_logits"][at] - source["logits"][at]) ** 2, axis=1))
+        margin = np.minimum.accumulate(source["router_margin"].min(axis=0))[at]
+        found = {
+            **{name: source[name] for name in ("tokens", "gen_tokens")},
+            **{name: value for name, value in source.items() if name.split(".")[-1] in THIN_LAYERS},
+            "positions": at,
+            "logits": source["logits"][at],
+            "bf16_row_rms": rms,
+            "router_margin": margin,
+            "gen_steps": steps,
+            "gen_logits": source["gen_logits"][steps],
+        }
+        if "mtp_logits" in source:
+            found["mtp_positions"] = spread(count - 1, 5)
+            found["mtp_logits"] = source["mtp_logits"][found["mtp_positions"]]
+        kept |= {f"{prompt}.{name}": value for name, value in found.items()}
+    return kept
+
+
 def other_forms(root: Path, sizes: Sizes, seed: int, reference: Reference, ids: list[int]) -> dict[str, Any]:
     """Write the widened and the sharded form where the model is small; each must give the same bits."""
     import torch
@@ -268,7 +315,10 @@ def make(options: argparse.Namespace) -> None:
             maker.add_prompt(number)
         middle = sorted(options.prompts)[len(options.prompts) // 2]
         forms = other_forms(root, sizes, options.seed, maker.reference, options.prompts[middle])
-    save(root / "golden.npz", {name: value.numpy() for name, value in maker.arrays.items()})
+    arrays = {name: value.numpy() for name, value in maker.arrays.items()}
+    save(root / "golden.npz", thin(arrays) if options.thin else arrays)
+    if options.thin:
+        flatten(root)
     save(
         root / "rope.npz",
         {"positions": np.array(POSITIONS, np.int32), "cos": cos.numpy(), "sin": sin.numpy()},
@@ -283,6 +333,14 @@ def make(options: argparse.Namespace) -> None:
     same = all(form["logits_identical"] for form in forms.values())
     if not (facts["all_greedy_match"] and facts["all_repeat_identical"] and same):
         raise CheckFailedError("the reference does not agree with itself", where=str(root / "manifest.json"))
+
+
+def flatten(root: Path) -> None:
+    """The published form at the folder's top, and the others gone: they have given the same logits."""
+    for path in (root / "bf16").iterdir():
+        path.replace(root / path.name)
+    for folder in [path for path in root.iterdir() if path.is_dir()]:
+        shutil.rmtree(folder)
 
 
 def save(path: Path, arrays: dict[str, Any]) -> None:
@@ -325,9 +383,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--lengths", type=numbers, help="prompt lengths, `1,17,64`")
     parser.add_argument("--traced", type=numbers, help="lengths whose layers are kept too")
     parser.add_argument("--new-tokens", type=int, default=24, help="greedy tokens for each prompt")
+    parser.add_argument("--thin", action="store_true", help="few rows, for a repository (needs bf16 math)")
     parser.add_argument("--no-bf16-math", dest="bf16_math", action="store_false")
     parser.add_argument("--no-checks", dest="checks", action="store_false")
     options = parser.parse_args(arguments)
+    if options.thin and not options.bf16_math:
+        raise UsageError("--thin needs bf16 math", hint="leave --no-bf16-math out")
     try:
         pairs = (item.split("=", 1) for item in options.set)
         options.overrides = {name: int(value) for name, value in pairs}

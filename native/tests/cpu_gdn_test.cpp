@@ -125,6 +125,23 @@ TEST_CASE("strong decay neither overflows nor loses the new token") {
   }
 }
 
+TEST_CASE("little decay over many tokens: what is lost at each step does not add up, in either form") {
+  for (const Isa* isa : test::usable_isas()) {
+    test::OpContext op(*isa);
+    DeltaCase c({.key_heads = 1, .value_heads = 1, .key_dim = 128, .value_dim = 128}, 1000, 4);
+    for (float& g : c.g) g = -1e-6F;
+    for (float& beta : c.beta) beta = 1;
+    const Reference expected = recurrence(c);
+    for (const auto& form : {delta_chunks, delta_steps}) {
+      std::vector<float> state = c.state;
+      std::vector<float> o(expected.o.size());
+      form(op.context, c.rows(0, 1000, state, o));
+      CHECK(largest_difference(o, expected.o) < 1e-5);
+      CHECK(largest_difference(state, expected.state) < 1e-5);
+    }
+  }
+}
+
 TEST_CASE("a chunk's rows have the same bits whatever follows them, at any split and number of threads") {
   const DeltaShape shape{.key_heads = 3, .value_heads = 6, .key_dim = 20, .value_dim = 28};
   for (const Isa* isa : test::usable_isas()) {

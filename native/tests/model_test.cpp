@@ -156,9 +156,33 @@ TEST_CASE("experts fused or split, three dtypes, two prefixes: the same values")
         CHECK(w.layers[2].gdn->conv[3 * 156 + 9] == tensors.at(g + "conv1d.weight").values[9 * 4 + 3]);
         CHECK(w.layers[2].gdn->decay[5] == doctest::Approx(-std::exp(tensors.at(g + "A_log").values[5])));
         CHECK(w.final_norm[2] == 1 + tensors.at(small.prefix + "norm.weight").values[2]);
+        REQUIRE(w.draft.has_value());
+        CHECK(value(w.draft->fc, 7, 50) == tensors.at("mtp.fc.weight").values[7 * 2 * hidden + 50]);
+        CHECK(w.draft->hidden_norm[3] == 1 + tensors.at("mtp.pre_fc_norm_hidden.weight").values[3]);
+        CHECK(w.draft->layer.attention->k_norm[1] ==
+              1 + tensors.at("mtp.layers.0.self_attn.k_norm.weight").values[1]);
+        CHECK(w.draft->layer.moe.experts.size() == 7);
       }
     }
   }
+}
+
+TEST_CASE("a checkpoint without a draft head is whole; one with a part of it is not") {
+  SmallModel small;
+  const auto bind = [&](const std::map<std::string, test::TestTensor>& tensors) {
+    const test::TemporaryFolder folder;
+    test::write_file(folder.path() / "config.json", small.config());
+    test::write_file(folder.path() / "model.safetensors", test::safetensors(tensors));
+    const model::Config config = model::read_config(folder.path());
+    const model::Checkpoint checkpoint = model::Checkpoint::open(folder.path());
+    return model::bind_weights(checkpoint, config, Math::f32).draft.has_value();
+  };
+  CHECK_FALSE(bind(small.tensors()));
+  small.extras = true;
+  auto tensors = small.tensors();
+  CHECK(bind(tensors));
+  tensors.erase("mtp.norm.weight");
+  CHECK_THROWS_WITH_AS(bind(tensors), doctest::Contains("`mtp.norm.weight` is missing"), base::Error);
 }
 
 TEST_CASE("tensors that do not fit the config are refused by name") {

@@ -148,7 +148,7 @@ struct SmallModel {
                                      "full_attention"};
   std::string dtype = "BF16";
   bool split_experts = false;
-  bool extras = false;  ///< vision and MTP tensors too
+  bool extras = false;  ///< vision and draft head (MTP) tensors too
   std::string prefix = "model.language_model.";
 
   std::string config() const;
@@ -198,8 +198,7 @@ inline std::map<std::string, TestTensor> SmallModel::tensors(std::uint32_t seed)
   add(prefix + "norm.weight", {hidden}, 0.15F);
   const std::int64_t keys = gdn_key_heads * gdn_key_dim;
   const std::int64_t values = gdn_value_heads * gdn_value_dim;
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    const std::string p = prefix + "layers." + std::to_string(i) + ".";
+  const auto layer = [&](const std::string& p, bool full_attention) {
     add(p + "input_layernorm.weight", {hidden}, 0.15F);
     add(p + "post_attention_layernorm.weight", {hidden}, 0.15F);
     linear(p + "mlp.gate.weight", experts, hidden, 3);
@@ -220,7 +219,7 @@ inline std::map<std::string, TestTensor> SmallModel::tensors(std::uint32_t seed)
     linear(p + "mlp.shared_expert.up_proj.weight", shared_width, hidden);
     linear(p + "mlp.shared_expert.down_proj.weight", hidden, shared_width, 0.5F);
     linear(p + "mlp.shared_expert_gate.weight", 1, hidden);
-    if (layers[i] == "full_attention") {
+    if (full_attention) {
       const std::string a = p + "self_attn.";
       linear(a + "q_proj.weight", 2 * heads * head_dim, hidden);
       linear(a + "k_proj.weight", kv_heads * head_dim, hidden);
@@ -228,7 +227,7 @@ inline std::map<std::string, TestTensor> SmallModel::tensors(std::uint32_t seed)
       linear(a + "o_proj.weight", hidden, heads * head_dim, 0.5F);
       add(a + "q_norm.weight", {head_dim}, 0.3F, 0.5F);
       add(a + "k_norm.weight", {head_dim}, 0.3F, 0.5F);
-      continue;
+      return;
     }
     const std::string g = p + "linear_attn.";
     linear(g + "in_proj_qkv.weight", 2 * keys + values, hidden);
@@ -240,10 +239,17 @@ inline std::map<std::string, TestTensor> SmallModel::tensors(std::uint32_t seed)
     add(g + "dt_bias", {gdn_value_heads}, 1, -1.5F);
     add(g + "norm.weight", {gdn_value_dim}, 0.15F, 1);
     linear(g + "out_proj.weight", hidden, values, 0.5F);
+  };
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    layer(prefix + "layers." + std::to_string(i) + ".", layers[i] == "full_attention");
   }
   if (extras) {
     add("model.visual.patch_embed.proj.weight", {3, 2}, 1);
-    add("mtp.fc.weight", {hidden, 2 * hidden}, 1);
+    linear("mtp.fc.weight", hidden, 2 * hidden);
+    for (const char* name : {"norm", "pre_fc_norm_embedding", "pre_fc_norm_hidden"}) {
+      add("mtp." + std::string(name) + ".weight", {hidden}, 0.15F);
+    }
+    layer("mtp.layers.0.", true);
   }
   return out;
 }

@@ -28,7 +28,7 @@ def refused(code: int, *arguments: str | Path) -> str:
         (["--prompt-ids", "1,x"], "x"),
         (["--prompt-ids", ""], "the prompt is empty"),
         (["--prompt", "hello"], "tokenizer.json"),
-        (["--prompt-ids", "1", "--max-tokens", "9999"], "4096"),
+        (["--prompt-ids", "1", "--max-tokens", "262144"], "262144"),
         (["--prompt-ids", "1", "--max-tokens", "0"], "--max-tokens"),
         (["--prompt-ids", "1", "--math", "f16"], "f16"),
         (["--prompt-ids", "1", "--device", "tpu"], "tpu"),

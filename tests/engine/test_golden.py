@@ -1,11 +1,8 @@
 """The CPU engine against Hugging Face transformers on the tiny checkpoint.
 
 tests/data/tiny: a random checkpoint of the architecture (4 layers, 0.5 M parameters; every weight is a
-bf16 value) and what transformers' Qwen3_5MoeForCausalLM computed from it in f32
-(`scripts/make_golden.py` makes such files): logits at `positions` of the prompt, the 24 greedy tokens,
-logits of generated tokens 1, 12 and 23; `bf16_row_rms`, how far transformers' own bf16 run is from its
-f32 run at those positions; and `router_margin`, the least gap between the last expert taken and the
-first one left out at any layer and any position so far.
+bf16 value) and what transformers' Qwen3_5MoeForCausalLM computed from it in f32, as
+`scripts/make_golden.py --preset tiny --thin` writes it; its `--help` says what each array is.
 """
 
 from __future__ import annotations
@@ -22,7 +19,6 @@ DATA = Path(__file__).resolve().parents[1] / "data" / "tiny"
 GOLDEN = np.load(DATA / "golden.npz")
 PROMPTS = sorted({name.partition(".")[0] for name in GOLDEN.files})
 NEW_TOKENS = 24
-SPOT_STEPS = (1, 12, 23)  # the generated tokens whose logits are in the file
 
 
 @dataclass(frozen=True)
@@ -60,8 +56,20 @@ def test_f32_agrees_with_transformers_at_every_position(prompt: str, tmp_path: P
         run.logits[golden(prompt, "positions")], golden(prompt, "logits"), atol=1e-3, rtol=0
     )
     # Row length - 1 + i chose generated token i.
-    steps = run.logits[[length - 1 + step for step in SPOT_STEPS]]
+    steps = run.logits[length - 1 + golden(prompt, "gen_steps")]
     np.testing.assert_allclose(steps, golden(prompt, "gen_logits"), atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_the_draft_head_agrees_with_transformers_modules(prompt: str, tmp_path: Path) -> None:
+    out = tmp_path / "mtp.npy"
+    run = generate(tmp_path, prompt, "--math", "f32", "--mtp-logits-out", str(out), "--context-tokens", "64")
+    drafts = np.load(out)
+    assert drafts.shape == (len(golden(prompt, "tokens")) - 1, 512)
+    assert run.tokens == golden(prompt, "gen_tokens").tolist(), "drafts change nothing"
+    if len(drafts):
+        rows = golden(prompt, "mtp_positions")
+        np.testing.assert_allclose(drafts[rows], golden(prompt, "mtp_logits"), atol=1e-3, rtol=0)
 
 
 def test_bf16_is_closer_to_f32_than_transformers_bf16(tmp_path: Path) -> None:

@@ -12,19 +12,22 @@
 #include "cli/commands.h"
 #include "cli/resident.h"
 #include "cli/sampling_options.h"
+#include "engine/session.h"
 
 namespace aima::cli {
 namespace {
 
 namespace bj = boost::json;
 
-constexpr std::array<Option, 7> own_options = {{
+constexpr std::array<Option, 8> own_options = {{
     {"prompt", "TEXT", "text to continue; needs tokenizer.json in the folder"},
     {"prompt-ids", "LIST", "token ids to continue, with commas between them"},
     {"max-tokens", "N", "most tokens to generate (default 128)"},
     {"added-tokens", "", "read <|im_start|> and the like in --prompt as control tokens, not as text"},
     {"ignore-eos", "", "go on after a stop token"},
     {"logits-out", "FILE", "write f32 logits [prompt + generated - 1, vocabulary] as .npy"},
+    {"mtp-logits-out", "FILE",
+     "write the draft head's f32 logits [prompt - 1, vocabulary] as .npy: row t scores token t + 2"},
     {"json", "", "print one JSON object (aima/generate/v1) instead of the text"},
 }};
 constexpr auto options = joined(joined(resident_options, own_options), sampling_options);
@@ -130,6 +133,26 @@ engine::Request read_request(const Arguments& arguments, const engine::LoadedMod
   return request;
 }
 
+void check_draft_head(const Arguments& arguments, Resident& resident) {
+  if (resident.device().has_draft_head()) return;
+  base::throw_usage({.what = "--mtp-logits-out: the checkpoint has no draft head",
+                     .where = arguments.required("model-dir"),
+                     .why = "there is no tensor `mtp.fc.weight`"});
+}
+
+/// The draft head's logits of the prompt, in a pass of their own over a second state.
+void write_drafts(const std::string& file, const Arguments& arguments, Resident& resident,
+                  std::span<const std::int32_t> prompt) {
+  const model::Config& config = resident.model().config;
+  base::NpyMatrixWriter drafts(file, config.vocab);
+  engine::Session session(
+      resident.device(), config, static_cast<std::int64_t>(prompt.size()),
+      arguments.integer("context-tokens", engine::max_context_tokens, 64, engine::max_context_tokens));
+  session.prefill(prompt, {},
+                  {.routing = {}, .draft = [&](std::span<const float> rows) { drafts.append(rows); }});
+  drafts.commit();
+}
+
 int run_command(const Arguments& arguments) {
   if (arguments.has("prompt") == arguments.has("prompt-ids"))
     base::throw_usage({.what = "give either --prompt or --prompt-ids"});
@@ -152,8 +175,11 @@ int run_command(const Arguments& arguments) {
   }
   Stream stream(model.tokenizer.get());
   if (!json) request.on_token = [&](const engine::Choice& choice) { stream.push(choice.id); };
+  if (arguments.has("mtp-logits-out")) check_draft_head(arguments, resident);
   const engine::Result result = engine.run(request);
   if (logits) logits->commit();
+  if (const auto file = arguments.value("mtp-logits-out"))
+    write_drafts(*file, arguments, resident, request.prompt);
   const Run run{.request = request, .result = result, .resident = resident};
   if (json) {
     write_out(json_of(run));

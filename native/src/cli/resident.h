@@ -42,6 +42,7 @@ class Resident {
   engine::Engine& start(const Start& start);
 
   const engine::LoadedModel& model() const { return *model_; }
+  device::Device& device() { return *device_; }
   const device::Facts& facts() const { return device_->facts(); }
   std::vector<device::JointTime> joint_times() const { return device_->joint_times(); }
   const engine::MemoryPlan& plan() const { return plan_; }

@@ -8,11 +8,12 @@
 ///       per layer:  mixer_in, gdn_mix | attention_mix, mixer_out, route, experts
 ///       head (any number of times)
 ///     end
+///     draft, draft_head (any number of times): only where drafts are asked for
 ///
 /// Rules that let a GPU stand behind it:
-/// - Every call up to `end` may only queue work. Nothing but `read_logits`, `read_argmax`, `snapshot`,
-/// `restore` and
-///   destroying a state waits. Errors of queued work may surface at the next waiting call.
+/// - Every call up to `end`, and a draft, may only queue work. Nothing but `read_logits`, `read_argmax`,
+///   `read_routing`, `read_delta_state`, `snapshot`, `restore` and destroying a state waits. Errors of queued
+///   work may surface at the next waiting call.
 /// - Activations, workspace, KV cache and states belong to the device; the engine sees handles and the final
 /// rows.
 /// - `begin` may answer that the whole step is already recorded (a graph): then the engine skips to `end`.
@@ -71,6 +72,8 @@ class State {
 
   virtual std::int64_t position() const = 0;  ///< tokens taken in so far
   virtual std::int64_t capacity() const = 0;  ///< tokens it can hold
+  /// Tokens whose keys and values the draft head has: a prefix of the sequence.
+  virtual std::int64_t draft_position() const { return 0; }
 };
 
 /// A piece of memory that several snapshots and states of a device hold together, a block of keys and values
@@ -161,10 +164,33 @@ class Device {
   /// The state's position moves past the pass.
   virtual void end() = 0;
 
+  /// True where the checkpoint has a draft head (MTP, model.md 3.4) and this device computes it.
+  virtual bool has_draft_head() const { return false; }
+  /// The draft head over the first `next.size()` rows of the pass on `state` that ended last; `next[t]` is
+  /// the token that follows row t, so that a draft row scores the token after it. The last row's follower
+  /// may be a token that was sampled from the pass's own logits, hence a step of its own after `end`: a
+  /// device keeps the pass's residual rows until the next `begin`, and may record this step as it records a
+  /// decode step. At most one draft for a pass.
+  ///
+  /// The draft head has its own keys and values in the state, made when it first runs; `state_bytes` leaves
+  /// them out, `draft_state_bytes` states them. Passes are drafted from the first on: the draft position
+  /// must be where the pass started. `clear` and `restore` forget them.
+  virtual void draft(State& state, std::span<const std::int32_t> next);
+  /// Output head of 1..max_head_rows rows of the latest draft, for `read_logits`.
+  virtual void draft_head(Rows rows);
+  virtual std::size_t draft_state_bytes(std::int64_t capacity) const;
+
   /// Logits of the latest `head`: [count, vocab] f32. Waits.
   virtual void read_logits(std::span<float> out) = 0;
   /// The greatest logit of the last row of the latest `head`, the lowest id on a tie. Waits.
   virtual std::int32_t read_argmax() = 0;
+
+  /// For checks of one device against another, or against a reference. Both wait.
+  /// What the latest `route` chose: experts in descending order of weight, and the weights, [tokens, k] each.
+  virtual void read_routing(std::span<std::int32_t> ids, std::span<float> weights);
+  /// Of the GDN layer `layer`: the delta state [value heads, key dim, value dim] and the conv tail [3, conv
+  /// channels], oldest first.
+  virtual void read_delta_state(const State& state, int layer, std::span<float> delta, std::span<float> tail);
 };
 
 }  // namespace aima::device

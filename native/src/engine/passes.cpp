@@ -8,7 +8,17 @@
 namespace aima::engine {
 namespace {
 
-void run_layers(device::Device& device, const model::Config& config) {
+/// Hands what the layer's router chose to the sink.
+void show_routing(device::Device& device, const model::Config& config, std::int64_t tokens, int layer,
+                  const RoutingSink& sink) {
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(tokens * config.experts_per_token));
+  std::vector<float> weights(ids.size());
+  device.read_routing(ids, weights);
+  sink(layer, ids, weights);
+}
+
+void run_layers(device::Device& device, const model::Config& config, std::int64_t tokens,
+                const RoutingSink& routing) {
   device.embed();
   for (int layer = 0; layer < static_cast<int>(config.layers.size()); ++layer) {
     device.mixer_in(layer);
@@ -19,23 +29,31 @@ void run_layers(device::Device& device, const model::Config& config) {
     }
     device.mixer_out(layer);
     device.route(layer);
+    if (routing) show_routing(device, config, tokens, layer, routing);
     device.experts(layer);
+  }
+}
+
+/// Computes the logits of all rows with `head`, a few rows at a time, and hands them to the sink.
+template <typename RunHead>
+void show_logits(device::Device& device, const model::Config& config, std::int64_t tokens,
+                 const RunHead& head, const LogitsSink& sink) {
+  std::vector<float> rows;
+  for (std::int64_t first = 0; first < tokens; first += device::max_head_rows) {
+    const std::int64_t count = std::min(device::max_head_rows, tokens - first);
+    head(device::Rows{.first = first, .count = count});
+    rows.resize(static_cast<std::size_t>(count * config.vocab));
+    device.read_logits(rows);
+    sink(rows);
   }
 }
 
 void run_heads(device::Device& device, const model::Config& config, std::int64_t tokens,
                const LogitsSink& sink, Head head) {
-  if (!sink) {
-    if (head == Head::last_row) device.head({.first = tokens - 1, .count = 1});
-    return;
-  }
-  std::vector<float> rows;
-  for (std::int64_t first = 0; first < tokens; first += device::max_head_rows) {
-    const std::int64_t count = std::min(device::max_head_rows, tokens - first);
-    device.head({.first = first, .count = count});
-    rows.resize(static_cast<std::size_t>(count * config.vocab));
-    device.read_logits(rows);
-    sink(rows);
+  if (sink) {
+    show_logits(device, config, tokens, [&](device::Rows rows) { device.head(rows); }, sink);
+  } else if (head == Head::last_row) {
+    device.head({.first = tokens - 1, .count = 1});
   }
 }
 
@@ -64,17 +82,29 @@ std::vector<PassPlan> plan_passes(std::int64_t start, std::int64_t count, std::i
 }
 
 void run_pass(device::Device& device, const model::Config& config, const device::Pass& pass,
-              const LogitsSink& sink, Head head) {
+              const LogitsSink& sink, Head head, const RoutingSink& routing) {
   const bool recorded = !device.begin(pass);
+  if (recorded && routing) {
+    throw base::Error({.what = "the router's choices of a recorded step cannot be read",
+                       .where = "device " + device.facts().name});
+  }
   if (!recorded) {
-    run_layers(device, config);
-    run_heads(device, config, static_cast<std::int64_t>(pass.ids.size()), sink, head);
+    const auto tokens = static_cast<std::int64_t>(pass.ids.size());
+    run_layers(device, config, tokens, routing);
+    run_heads(device, config, tokens, sink, head);
   }
   device.end();
   if (!recorded || !sink) return;
   std::vector<float> row(static_cast<std::size_t>(config.vocab));
   device.read_logits(row);
   sink(row);
+}
+
+void run_draft(device::Device& device, const model::Config& config, device::State& state,
+               std::span<const std::int32_t> next, const LogitsSink& sink) {
+  device.draft(state, next);
+  const auto rows = static_cast<std::int64_t>(next.size());
+  show_logits(device, config, rows, [&](device::Rows r) { device.draft_head(r); }, sink);
 }
 
 void check_ids(std::span<const std::int32_t> ids, const model::Config& config) {

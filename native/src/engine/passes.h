@@ -33,12 +33,22 @@ std::vector<PassPlan> plan_passes(std::int64_t start, std::int64_t count, std::i
 /// Takes whole rows of logits, [rows, vocab] f32, in the order of the tokens.
 using LogitsSink = std::function<void(std::span<const float>)>;
 
+/// Takes what one layer's router chose for a pass: experts and weights, [tokens, k] each.
+using RoutingSink =
+    std::function<void(int layer, std::span<const std::int32_t> ids, std::span<const float> weights)>;
+
 /// What a pass without a sink computes at its end.
 enum class Head { none, last_row };
 
 /// Runs `pass` through every layer, then the head: of all rows when there is a `sink`, else as `head` says.
+/// With `routing`, waits for the device after each layer.
 void run_pass(device::Device& device, const model::Config& config, const device::Pass& pass,
-              const LogitsSink& sink, Head head = Head::last_row);
+              const LogitsSink& sink, Head head = Head::last_row, const RoutingSink& routing = {});
+
+/// The draft head over the first `next.size()` rows of the pass on `state` that ran last; `next` are the
+/// tokens that follow those rows.
+void run_draft(device::Device& device, const model::Config& config, device::State& state,
+               std::span<const std::int32_t> next, const LogitsSink& sink);
 
 /// Refuses (usage) an empty prompt and ids outside the vocabulary.
 void check_ids(std::span<const std::int32_t> ids, const model::Config& config);

@@ -40,6 +40,7 @@ class Binder {
     for (std::size_t i = 0; i < c_.layers.size(); ++i) {
       weights_.layers.push_back(layer(prefix_ + "layers." + std::to_string(i) + ".", c_.layers[i]));
     }
+    if (checkpoint_.find("mtp.fc.weight") != nullptr) weights_.draft = draft();
     refuse_unknown();
   }
 
@@ -195,6 +196,16 @@ class Binder {
       w.attention = attention(p + "self_attn.");
     }
     w.moe = moe(p + "mlp.");
+    return w;
+  }
+
+  DraftWeights draft() {
+    DraftWeights w;
+    w.embed_norm = gain("mtp.pre_fc_norm_embedding.weight", c_.hidden);
+    w.hidden_norm = gain("mtp.pre_fc_norm_hidden.weight", c_.hidden);
+    w.fc = matrix("mtp.fc.weight", c_.hidden, 2 * c_.hidden);
+    w.layer = layer("mtp.layers.0.", LayerKind::attention);
+    w.norm = gain("mtp.norm.weight", c_.hidden);
     return w;
   }
 

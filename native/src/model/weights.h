@@ -69,19 +69,29 @@ struct LayerWeights {
   MoeWeights moe;
 };
 
+/// The draft head (MTP, model.md 3.4); embedding and output head are the model's own.
+struct DraftWeights {
+  std::vector<float> embed_norm;   ///< 1 + w, of the next token's embedding
+  std::vector<float> hidden_norm;  ///< 1 + w, of the hidden state after the final norm
+  Matrix fc;                ///< [hidden, 2 · hidden]: columns of the embedding, then of the hidden state
+  LayerWeights layer;       ///< full attention
+  std::vector<float> norm;  ///< 1 + w, before the output head
+};
+
 struct Weights {
   Matrix embed;
   Matrix head;
   std::vector<float> final_norm;  ///< 1 + w
   std::vector<LayerWeights> layers;
+  std::optional<DraftWeights> draft;  ///< where the checkpoint has `mtp.fc.weight`
 
   std::vector<std::unique_ptr<std::byte[]>> copies;  ///< matrices whose dtype had to change
   std::size_t copied_bytes = 0;
 };
 
 /// Finds every tensor of the text model, under `model.language_model.` or `model.`, and checks its shape.
-/// Vision
-/// (`model.visual.`) and MTP (`mtp.`) tensors are left alone; any other unknown tensor is an error, since it
+/// The 19 tensors of the draft head (`mtp.`) are bound where `mtp.fc.weight` is there. Vision tensors
+/// (`model.visual.`) and other `mtp.` ones are left alone; any other unknown tensor is an error, since it
 /// would change the result. Experts may be fused or split. Matrices stay in the mapped file where their dtype
 /// fits the math: bf16 always, f32 under Math::f32; others are converted into `copies`. `checkpoint` must
 /// outlive the result.

@@ -122,38 +122,44 @@ bool CpuDevice::begin(const Pass& pass) {
   state_ = static_cast<CpuState*>(pass.state);
   phase_ = pass.phase;
   tokens_ = static_cast<std::int64_t>(pass.ids.size());
+  ended_ = nullptr;
   head_rows_ = 0;
-  const std::int64_t start = state_->position();
-  if (phase_ == Phase::prefill && start % block_tokens != 0) {
+  start_ = state_->position();
+  if (phase_ == Phase::prefill && start_ % block_tokens != 0) {
     throw base::Error({.what = "a prefill pass must start on a multiple of 64 tokens"});
   }
   reserve(tokens_);
-  state_->make_blocks(start + tokens_);
+  state_->make_blocks(start_ + tokens_);
   pool_.hold();
   std::ranges::copy(pass.ids, w_.ids.data());
   const std::int64_t half = config_.rotary_dim / 2;
-  rope_tables(context_, config_.rope_theta, config_.rotary_dim, start, view(w_.cos, half),
+  rope_tables(context_, config_.rope_theta, config_.rotary_dim, start_, view(w_.cos, half),
               view(w_.sin, half));
   return true;
 }
 
 void CpuDevice::embed() {
   const Timer timer(*this, Embed);
+  embed_rows(w_.ids.data(), view(w_.residual, config_.hidden));
+}
+
+void CpuDevice::embed_rows(const std::int32_t* ids, Mat out) {
   const model::Matrix& table = weights_.embed;
-  for_ranges(context_, tokens_, 64, [&](std::int64_t first, std::int64_t last, int) {
+  for_ranges(context_, out.rows, 64, [&](std::int64_t first, std::int64_t last, int) {
     for (std::int64_t t = first; t < last; ++t) {
-      float* out = w_.residual.data() + t * config_.hidden;
-      const std::byte* row = table.row(w_.ids.data()[t]);
+      const std::byte* row = table.row(ids[t]);
       if (table.dtype == model::DType::bf16) {
-        context_.isa.widen_bf16(out, row, config_.hidden);
+        context_.isa.widen_bf16(out.row(t), row, config_.hidden);
       } else {
-        std::memcpy(out, row, static_cast<std::size_t>(table.row_bytes()));
+        std::memcpy(out.row(t), row, static_cast<std::size_t>(table.row_bytes()));
       }
     }
   });
 }
 
-void CpuDevice::head(Rows rows) {
+void CpuDevice::head(Rows rows) { head_rows(rows, weights_.final_norm.data()); }
+
+void CpuDevice::head_rows(Rows rows, const float* gain) {
   const Timer timer(*this, Head);
   if (rows.count < 1 || rows.count > max_head_rows || rows.first < 0 || rows.first + rows.count > tokens_) {
     throw base::Error({.what = "head was asked for rows outside the pass"});
@@ -164,12 +170,13 @@ void CpuDevice::head(Rows rows) {
   const Mat normed = view(w_.normed, config_.hidden);
   const Mat from = packed(residual.row(rows.first), rows.count, config_.hidden);
   const Mat to = packed(normed.row(0), rows.count, config_.hidden);
-  rms_norm(context_, from, weights_.final_norm.data(), config_.eps, to);
+  rms_norm(context_, from, gain, config_.eps, to);
   gemm(context_, {.x = to, .w = weights_.head, .y = packed(logits_.data(), rows.count, config_.vocab)});
 }
 
 void CpuDevice::end() {
   state_->advance(tokens_);
+  ended_ = state_;
   state_ = nullptr;
   pool_.release();
 }

@@ -53,6 +53,13 @@ class CpuDevice final : public Device {
   void end() override;
   void read_logits(std::span<float> out) override;
   std::int32_t read_argmax() override;
+  bool has_draft_head() const override { return weights_.draft.has_value(); }
+  void draft(State& state, std::span<const std::int32_t> next) override;
+  void draft_head(Rows rows) override;
+  std::size_t draft_state_bytes(std::int64_t capacity) const override;
+  void read_routing(std::span<std::int32_t> ids, std::span<float> weights) override;
+  void read_delta_state(const State& state, int layer, std::span<float> delta,
+                        std::span<float> tail) override;
 
  private:
   /// Activations of a pass of up to `tokens` tokens. Names say what lies there in a GDN / an attention layer.
@@ -92,9 +99,14 @@ class CpuDevice final : public Device {
   Mat view(Buffer<float>& buffer, std::int64_t cols, std::int64_t offset = 0) const {
     return packed(buffer.data() + offset, tokens_, cols);
   }
+  /// The draft head's layer goes through the same joints as the others, under the number after theirs.
+  int draft_layer() const { return static_cast<int>(config_.layers.size()); }
   const model::LayerWeights& layer(int index) const {
-    return weights_.layers[static_cast<std::size_t>(index)];
+    return index == draft_layer() ? weights_.draft->layer : weights_.layers[static_cast<std::size_t>(index)];
   }
+  KvBlocks kv_of(int index) const;
+  void embed_rows(const std::int32_t* ids, Mat out);
+  void head_rows(Rows rows, const float* gain);
   Workspace make_workspace(std::int64_t tokens) const;
   /// All products of the same rows, in the way of the pass's phase.
   void multiply(ConstMat x, std::span<const Target> targets);
@@ -123,8 +135,11 @@ class CpuDevice final : public Device {
 
   CpuState* state_ = nullptr;  ///< of the pass
   Phase phase_ = Phase::prefill;
+  std::int64_t start_ = 0;  ///< position of its first token
   std::int64_t tokens_ = 0;
   std::int64_t head_rows_ = 0;
+  CpuState* ended_ = nullptr;  ///< state of the pass that ended last, until it is drafted
+  Buffer<float> draft_input_;  ///< [T, 2 · hidden]
 };
 
 }  // namespace aima::device::cpu

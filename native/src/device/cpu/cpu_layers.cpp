@@ -82,18 +82,22 @@ void CpuDevice::gdn_mix(int index) {
                  c.gdn_value_dim);
 }
 
+KvBlocks CpuDevice::kv_of(int index) const {
+  const bool draft = index == draft_layer();
+  const auto number = draft ? 0 : static_cast<std::size_t>(kind_index_[static_cast<std::size_t>(index)]);
+  return {.blocks = draft ? ended_->draft_blocks() : state_->blocks(),
+          .key_offset = number * 2 * layout_.kv_bytes,
+          .value_offset = (number * 2 + 1) * layout_.kv_bytes,
+          .dtype = context_.rounds() ? model::DType::bf16 : model::DType::f32,
+          .kv_heads = config_.kv_heads,
+          .head_dim = config_.head_dim};
+}
+
 void CpuDevice::attention_mix(int index) {
   const Timer timer(*this, AttentionMix);
   const model::AttentionWeights& weights = *layer(index).attention;
   const model::Config& c = config_;
-  const std::size_t pair = 2 * layout_.kv_bytes;
-  const auto number = static_cast<std::size_t>(kind_index_[static_cast<std::size_t>(index)]);
-  const KvBlocks kv{.blocks = state_->blocks(),
-                    .key_offset = number * pair,
-                    .value_offset = number * pair + layout_.kv_bytes,
-                    .dtype = context_.rounds() ? model::DType::bf16 : model::DType::f32,
-                    .kv_heads = c.kv_heads,
-                    .head_dim = c.head_dim};
+  const KvBlocks kv = kv_of(index);
   const Mat qg = view(w_.projected, 2 * c.query_width());
   const Mat q = view(w_.second, c.query_width());
   const Mat o = view(w_.mixed, c.query_width());
@@ -105,8 +109,8 @@ void CpuDevice::attention_mix(int index) {
                           .eps = c.eps,
                           .cos = view(w_.cos, c.rotary_dim / 2),
                           .sin = view(w_.sin, c.rotary_dim / 2)};
-  attention_heads(context_, inputs, state_->position(), kv, q);
-  attention(context_, q, state_->position(), kv, o);
+  attention_heads(context_, inputs, start_, kv, q);
+  attention(context_, q, start_, kv, o);
   output_gate(context_, qg, c.head_dim, o);
 }
 

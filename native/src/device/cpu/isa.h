@@ -44,7 +44,8 @@ struct GdnStep {
   const float* q;
   const float* k;
   const float* v;
-  float decay;  ///< e^g
+  float keep;  ///< e^g = keep + loss; S is decayed as loss·S + keep·S
+  float loss;
   float beta;
   float* o;
   int64_t key_dim, value_dim;

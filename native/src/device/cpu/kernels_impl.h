@@ -274,7 +274,9 @@ template <int C>
   const auto get = [part](const float* p, int c) {
     return part == LANES ? load(p + c * LANES) : load_part(p, part);
   };
-  const V decay = set1(g.decay);
+  const V keep = set1(g.keep);
+  const V loss = set1(g.loss);
+  const auto decayed = [=](V x) { return madd(loss, x, mul(keep, x)); };
   const V beta = set1(g.beta);
   V delta[C];
   V out[C];
@@ -284,13 +286,13 @@ template <int C>
     const V k = set1(g.k[i]);
     for (int c = 0; c < C; ++c) delta[c] = madd(k, get(row, c), delta[c]);
   }
-  for (int c = 0; c < C; ++c) delta[c] = mul(beta, sub(get(g.v + n, c), mul(decay, delta[c])));
+  for (int c = 0; c < C; ++c) delta[c] = mul(beta, sub(get(g.v + n, c), decayed(delta[c])));
   float* state = g.s + n;
   for (int64_t i = 0; i < g.key_dim; ++i, state += g.value_dim) {
     const V k = set1(g.k[i]);
     const V q = set1(g.q[i]);
     for (int c = 0; c < C; ++c) {
-      const V s = madd(k, delta[c], mul(decay, get(state, c)));
+      const V s = madd(k, delta[c], decayed(get(state, c)));
       out[c] = madd(q, s, out[c]);
       if (part == LANES) {
         store(state + c * LANES, s);

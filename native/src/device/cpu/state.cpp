@@ -27,6 +27,20 @@ void CpuState::clear() {
   std::fill_n(recurrent_.data(), recurrent_.size(), 0.0F);
   blocks_.clear();
   block_data_.clear();
+  forget_drafts();
+}
+
+void CpuState::forget_drafts() {
+  draft_position_ = 0;
+  draft_blocks_.clear();
+  draft_data_.clear();
+}
+
+void CpuState::make_draft_blocks(std::int64_t end) {
+  while (static_cast<std::int64_t>(draft_blocks_.size()) * block_tokens < end) {
+    draft_blocks_.emplace_back(static_cast<std::int64_t>(2 * layout_->kv_bytes));
+    draft_data_.push_back(draft_blocks_.back().data());
+  }
 }
 
 float* CpuState::delta(std::int64_t gdn) { return recurrent_.data() + gdn * layout_->delta_floats; }
@@ -72,6 +86,7 @@ void CpuSnapshot::restore_into(CpuState& state) const {
   state.block_data_.clear();
   for (const auto& block : blocks_) state.block_data_.push_back(block->data());
   state.position_ = position_;
+  state.forget_drafts();
 }
 
 }  // namespace aima::device::cpu

@@ -52,6 +52,13 @@ class CpuState final : public State {
   /// Makes the blocks that tokens up to `end` need.
   void make_blocks(std::int64_t end);
   void advance(std::int64_t tokens) { position_ += tokens; }
+
+  // The draft head's keys and values: of this state alone, since they depend on the token after the last one.
+  std::int64_t draft_position() const override { return draft_position_; }
+  std::span<std::byte* const> draft_blocks() const { return draft_data_; }
+  void make_draft_blocks(std::int64_t end);
+  void advance_draft(std::int64_t tokens) { draft_position_ += tokens; }
+
   void clear();
 
  private:
@@ -63,6 +70,11 @@ class CpuState final : public State {
   Buffer<float> recurrent_;  ///< all delta states, then all tails
   std::vector<std::shared_ptr<KvBlock>> blocks_;
   std::vector<std::byte*> block_data_;
+  std::int64_t draft_position_ = 0;
+  std::vector<KvBlock> draft_blocks_;
+  std::vector<std::byte*> draft_data_;
+
+  void forget_drafts();
 };
 
 class CpuSnapshot final : public Snapshot {

@@ -47,19 +47,34 @@ void gdn_gates(const Context& c, Mat a, Mat b, const float* decay, const float* 
   });
 }
 
+namespace {
+
+struct Decay {
+  float keep, loss;
+};
+
+/// e^g near 1 has few digits left for what it takes away, and the same error again at each step: over
+/// thousands of tokens with little decay they would add up. e^g − 1 has all digits.
+Decay split_decay(float g) {
+  if (g > -0.5F) return {.keep = 1, .loss = std::expm1(g)};
+  return {.keep = std::exp(g), .loss = 0};
+}
+
+}  // namespace
+
 void delta_steps(const Context& c, const Delta& d) {
   const DeltaShape& s = d.shape;
   const std::int64_t group = s.value_heads / s.key_heads;
   c.pool.run(s.value_heads, [&](std::int64_t h, int) {
     for (std::int64_t t = 0; t < d.o.rows; ++t) {
       const float* q = d.qkv.row(t) + h / group * s.key_dim;
-      float decay = d.g.row(t)[h];
-      c.isa.exp(&decay, &decay, 1);
+      const Decay decay = split_decay(d.g.row(t)[h]);
       c.isa.gdn_step({.s = d.state + h * s.key_dim * s.value_dim,
                       .q = q,
                       .k = q + s.key_width(),
                       .v = d.qkv.row(t) + 2 * s.key_width() + h * s.value_dim,
-                      .decay = decay,
+                      .keep = decay.keep,
+                      .loss = decay.loss,
                       .beta = d.beta.row(t)[h],
                       .o = d.o.row(t) + h * s.value_dim,
                       .key_dim = s.key_dim,
