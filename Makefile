@@ -32,7 +32,7 @@ package: setup
 
 test: setup-dev
 	@$(AIMA) toolchain sync $(FETCH)
-	@$(AIMA) build $(RECIPE) engine launcher kernels native-tests $(FETCH) $(if $(JOBS),-j $(JOBS))
+	@$(AIMA) build $(RECIPE) tests $(FETCH) $(if $(JOBS),-j $(JOBS))
 	@$(PY) -m pytest $(ARGS)
 
 lint: setup-dev

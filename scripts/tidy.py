@@ -17,9 +17,11 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from aimabuild.base.errors import AimaError
 from aimabuild.base.reporter import Reporter
 from aimabuild.graph.native import isa_flags
 from aimabuild.toolchain import Toolchain
+from aimabuild.toolchain import headers as python_headers
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / "build" / "tidy"
@@ -63,6 +65,9 @@ def tidy_command(toolchain: Toolchain, source: Path, flags: dict[str, list[str]]
     arguments += flags["c++" if cpp else "c"]
     for folder in (toolchain.boost_include, toolchain.native_sysroot / "usr/include"):
         arguments += ["-isystem", str(folder)]
+    if source.parent.name == "bindings":
+        for folder in (toolchain.pybind11_include, *python_headers.headers(toolchain.python_headers)):
+            arguments += ["-isystem", str(folder)]
     checks = []
     if source.stem.startswith("isa_"):
         # These files include no C++ library header (docs/architecture.md), so <stdint.h> is right there.
@@ -130,6 +135,13 @@ def remember(keys: Iterable[str]) -> None:
 
 def run_tidy(reporter: Reporter, toolchain: Toolchain, sources: list[Path]) -> bool:
     """clang-tidy on translation units; True when it has nothing to say about any."""
+    others = [source for source in sources if source.parent.name != "bindings"]
+    if len(others) < len(sources):
+        try:
+            python_headers.headers(toolchain.python_headers)
+        except AimaError as error:
+            reporter.warn(f"native/bindings is left out: {error}")
+            sources = others
     flags = {language: compiler_flags(toolchain, language) for language in ("c", "c++")}
     commands = {source: tidy_command(toolchain, source, flags) for source in sources}
     includes = Includes()

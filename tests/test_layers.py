@@ -13,8 +13,8 @@ PACKAGE = Path(aimabuild.__file__).parent
 LAYERS = ("base", "schema", "toolchain", "plan", "render", "compile", "graph", "elf", "bundle", "cli")
 # Beside the stack: what it may use, and who may use it.
 BESIDE = {"demo": ({"base", "schema", "toolchain"}, {"bundle", "cli"})}
-# Not in any layer: the version, and `python -m aimabuild`.
-TOP = {"__init__", "__main__"}
+# Not in any layer: the version, `python -m aimabuild`, and the native module.
+TOP = {"__init__", "__main__", "_native"}
 
 
 def layer_of(module: str) -> str:

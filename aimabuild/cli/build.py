@@ -159,7 +159,10 @@ def build(
     ck: Path | None,
     as_json: bool,
 ) -> None:
-    """Compile kernels and engine, or only TARGETS: engine, launcher, kernels, native-tests."""
+    """Compile kernels and engine, or only TARGETS.
+
+    Targets: engine, launcher, kernels, native-tests, bindings (the Python module), tests (all of these).
+    """
     from aimabuild.graph import build_plan, needed_parts, tools_of
     from aimabuild.plan import make_plan
     from aimabuild.schema.project import load_project
@@ -167,7 +170,7 @@ def build(
 
     project = load_project(recipe)
     planned = make_plan(project.recipe, project.shapes, project.templates)
-    parts = needed_parts(planned)
+    parts = needed_parts(planned, targets)
     toolchain = open_toolchain(
         project.root, reporter=reporter, offline=offline, mirror=mirror, rocm=rocm, ck=ck, parts=parts
     )
@@ -179,6 +182,7 @@ def build(
         "kernels_library": result.kernels_library,
         "kernels_json": result.kernels_json,
         "native_tests": result.native_tests,
+        "bindings": result.bindings,
         "build_info": result.build_info,
     }
     there = {name: str(path) for name, path in made.items() if path is not None and path.is_file()}

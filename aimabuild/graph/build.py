@@ -36,7 +36,8 @@ INFO_SOURCE = "build_info.cpp"
 class BuildResult:
     """What a build made. Paths are absolute; a part that the recipe or the sources lack is None.
 
-    native_tests: where the unit tests lie once the target `native-tests` was built. ran: how many commands.
+    native_tests, bindings: where the unit tests and the Python module lie once these targets were built.
+    ran: how many commands.
     """
 
     recipe: str
@@ -48,6 +49,7 @@ class BuildResult:
     kernels_json: Path | None
     build_info: Path
     native_tests: Path | None
+    bindings: Path | None
     records: tuple[Path, ...]
     ran: int
 
@@ -62,7 +64,8 @@ def build(
     targets: Sequence[str] = (),
     why: bool = False,
 ) -> BuildResult:
-    """Build a recipe, or some targets of it (engine, launcher, kernels, native-tests), in build/<recipe>/.
+    """Build a recipe, or some targets of it, in build/<recipe>/: engine, launcher, kernels, native-tests,
+    bindings, or tests, which is all of them (without bindings, and a warning, where Python's headers miss).
 
     Raises `UsageError` for what the inputs say, `CheckFailedError` when a budget is not met, `AimaError` when
     a command fails.
@@ -93,7 +96,7 @@ def build_plan(
     with _locked(folder, reporter):
         with _writable(folder):
             known = _write_graph(project, plan, tools, layout, root)
-        wanted = [_target(name, known) for name in targets]
+        wanted = [path for name in targets for path in _paths(name, known, tools, reporter)]
         last = folder / "last-plan.json"
         if why:
             for line in explain.plan_changes(explain.load(last), plan):
@@ -146,7 +149,7 @@ def _write_graph(project: Project, plan: Plan, tools: Tools, layout: Layout, roo
     files[INFO_SOURCE] = info_cpp(info).encode()
     files["build-info.json"] = (json.dumps(info.as_json(), indent=2) + "\n").encode()
     rules = native_rules(project.recipe, tools, root)
-    edges = native_edges(layout, root, [f"{layout.base}/{INFO_SOURCE}"])
+    edges = native_edges(layout, root, [f"{layout.base}/{INFO_SOURCE}"], tools.bindings)
     if plan.kernels:
         files["kernels.map"] = export_list().encode()
         rules += kernel_rules(project.recipe, layout, tools, root, digest)
@@ -159,10 +162,11 @@ def _write_graph(project: Project, plan: Plan, tools: Tools, layout: Layout, roo
             ("launcher", layout.launcher),
             ("kernels", layout.kernels_library),
             ("native-tests", layout.native_tests),
+            ("bindings", layout.bindings(tools.bindings.suffix)),
         )
         if path in made
     }
-    defaults = [path for name, path in known.items() if name != "native-tests"]
+    defaults = [path for name, path in known.items() if name not in {"native-tests", "bindings"}]
     files["build.ninja"] = ninja_text(layout.base, rules, edges, defaults).encode()
     _remove_old_kernels(
         root / layout.kernels, {name.split("/")[1] for name in files if name.startswith("kernels/")}
@@ -179,12 +183,21 @@ def _remove_old_kernels(folder: Path, current: set[str]) -> None:
             shutil.rmtree(path)
 
 
-def _target(name: str, known: Mapping[str, str]) -> str:
+def _paths(name: str, known: Mapping[str, str], tools: Tools, reporter: Reporter) -> list[str]:
+    """The files of a target."""
+    missing = tools.bindings.missing
+    if name == "tests":
+        if missing:
+            reporter.warn(f"the Python module is left out: {missing}")
+        return list(known.values())
+    if name == "bindings" and missing:
+        raise missing
     if name not in known:
+        names = [*known, "tests"]
         raise UsageError(
-            f"there is no target `{name}`", why=f"targets: {', '.join(known)}", hint=suggest(name, known)
+            f"there is no target `{name}`", why=f"targets: {', '.join(names)}", hint=suggest(name, names)
         )
-    return known[name]
+    return [known[name]]
 
 
 @contextmanager
@@ -225,6 +238,7 @@ def _result(plan: Plan, layout: Layout, root: Path, known: Mapping[str, str], ra
         kernels_json=root / layout.kernels_json if plan.kernels else None,
         build_info=root / layout.build_info,
         native_tests=path("native-tests"),
+        bindings=path("bindings"),
         records=tuple(root / layout.record(item.id) for item in plan.objects),
         ran=ran,
     )

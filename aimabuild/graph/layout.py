@@ -58,6 +58,10 @@ class Layout:
         """The C++ unit tests."""
         return f"{self.base}/native/native-tests"
 
+    def bindings(self, suffix: str) -> str:
+        """The Python module; `suffix` names the Python that it is for."""
+        return f"{self.base}/python/_native{suffix}"
+
     @property
     def build_info(self) -> str:
         """What the build was made from (schema aimabuild/build-info/v1)."""

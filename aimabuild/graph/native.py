@@ -1,4 +1,4 @@
-"""Edges of the native side: the engine, its unit tests and the launcher."""
+"""Edges of the native side: the engine, its unit tests, the Python module and the launcher."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from aimabuild.graph.layout import Layout
 from aimabuild.graph.ninja_file import Edge, Rule, command_line, quote
-from aimabuild.graph.tools import Tools
+from aimabuild.graph.tools import BindingTools, Tools
 from aimabuild.schema.recipe import Recipe
 
 # A file for one instruction set says so at the end of its name; the rest is for every x86-64.
@@ -47,6 +47,7 @@ def native_rules(recipe: Recipe, tools: Tools, root: Path) -> list[Rule]:
     cxx = f"{zig} c++ -target {host} -std=c++20 -O2 -fPIE {_COMMON} -fvisibility=hidden {include} {maps}"
     c = f"{zig} cc -target {LAUNCHER_TARGET} -std=c11 -Os {_COMMON} -Inative/include {maps}"
     libraries = command_line(tools.static_libraries)
+    python = command_line(word for folder in tools.bindings.includes for word in ("-isystem", str(folder)))
     gc = "-Wl,--gc-sections"
     return [
         Rule("cxx", f"{cxx} $isa {_DEPENDENCIES} -c $in {_WHOLE}", "c++ $in", depfile="$out.d"),
@@ -56,6 +57,17 @@ def native_rules(recipe: Recipe, tools: Tools, root: Path) -> list[Rule]:
         Rule(
             "link",
             f"{zig} c++ -target {host} -pie {gc} -s $in {libraries} -ldl -lpthread {_WHOLE}",
+            "link $out",
+        ),
+        Rule(
+            "bindings_cxx",
+            f"{cxx} -fPIC {python} {_DEPENDENCIES} -c $in {_WHOLE}",
+            "c++ $in",
+            depfile="$out.d",
+        ),
+        Rule(
+            "bindings_link",
+            f"{zig} c++ -target {host} -shared {gc} -s $in {libraries} -ldl -lpthread {_WHOLE}",
             "link $out",
         ),
         Rule("launcher_c", f"{c} {_DEPENDENCIES} -c $in {_WHOLE}", "c $in", depfile="$out.d"),
@@ -82,7 +94,20 @@ def _compile(layout: Layout, rule: str, sources: list[str], stamp: str) -> list[
     ]
 
 
-def native_edges(layout: Layout, root: Path, generated: list[str]) -> list[Edge]:
+def _binding_edges(layout: Layout, root: Path, tools: BindingTools | None) -> list[Edge]:
+    """Edges of the Python module; none where Python's headers are missing."""
+    if tools is None or tools.missing is not None:
+        return []
+    stamps = (layout.stamp("native"), layout.stamp("bindings"))
+    sources = _sources(root, "native/bindings", "*.cpp")
+    edges = [Edge("bindings_cxx", (layout.object_file(source),), (source,), stamps) for source in sources]
+    inputs = (*(edge.outputs[0] for edge in edges), layout.core)
+    return [*edges, Edge("bindings_link", (layout.bindings(tools.suffix),), inputs, stamps)] if edges else []
+
+
+def native_edges(
+    layout: Layout, root: Path, generated: list[str], bindings: BindingTools | None = None
+) -> list[Edge]:
     """Edges for all of native/, found by the folders; `generated`: sources below the build folder."""
     stamp = layout.stamp("native")
     engine = [
@@ -97,6 +122,7 @@ def native_edges(layout: Layout, root: Path, generated: list[str]) -> list[Edge]
     if tests:
         inputs = (*(edge.outputs[0] for edge in tests), layout.core)
         edges += [*tests, Edge("link", (layout.native_tests,), inputs, (stamp,))]
+    edges += _binding_edges(layout, root, bindings)
     launcher = _compile(layout, "launcher_c", _sources(root, "native/launcher", "*.c"), stamp)
     if launcher:
         objects = tuple(edge.outputs[0] for edge in launcher)

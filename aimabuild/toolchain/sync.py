@@ -34,9 +34,9 @@ class SyncReport:
 
 
 def select(names: Sequence[str] | None) -> tuple[PartSpec, ...]:
-    """The parts of these names (None: all) with those that they run on, in the table's order."""
+    """The parts of these names (None: all but those on demand) with those that they run on, in order."""
     if names is None:
-        return PARTS
+        return tuple(spec for spec in PARTS if not spec.on_demand)
     wanted = set(names)
     unknown = wanted - BY_NAME.keys()
     if unknown:

@@ -42,6 +42,8 @@ class Toolchain:
     triton_site: Path
     boost_include: Path
     native_sysroot: Path
+    pybind11_include: Path
+    python_headers: Path
     hip_sysroot: Path
     hip_root: Path
     hip_include: Path
@@ -127,6 +129,8 @@ def _toolchain(
         triton_site=tree["triton"],
         boost_include=tree["cmeel-boost"] / "cmeel.prefix/include",
         native_sysroot=tree["native"],
+        pybind11_include=tree["pybind11"] / "pybind11/include",
+        python_headers=tree["python-headers"],
         hip_sysroot=hip if rocm.root == hip / "usr" else rocm.root,
         hip_root=rocm.root,
         hip_include=rocm.include,

@@ -13,8 +13,10 @@ from pathlib import Path
 
 from mini import Mini
 
+from aimabuild.base.errors import AimaError
 from aimabuild.base.reporter import Reporter
 from aimabuild.graph import BuildResult, Tools, build_plan
+from aimabuild.graph.tools import BindingTools
 
 SCRIPT = r"""#!/bin/sh
 here='@HERE@'
@@ -79,6 +81,7 @@ NATIVE = {
     "native/src/base/build_info.h": "// the build's facts\n",
     "native/src/base/sum_avx2.cpp": "// AVX2\n",
     "native/tests/main.cpp": "int main() {}\n",
+    "native/bindings/module.cpp": "int module;\n",
     "native/launcher/main.c": "int main(void) { return 0; }\n",
 }
 
@@ -92,6 +95,9 @@ class Lines(Reporter):
 
     def line(self, text: str) -> None:
         self.lines.append(text)
+
+    def warn(self, text: str) -> None:
+        self.lines.append(f"warning: {text}")
 
 
 @dataclass(frozen=True)
@@ -115,7 +121,7 @@ class Fake:
         (folder / "packages/aimabuild/compile/triton_aot.py").write_text("VERSION = 1\n")
         return cls(mini, folder)
 
-    def tools(self) -> Tools:
+    def tools(self, no_headers: AimaError | None = None) -> Tools:
         tool = self.folder / "tool"
         return Tools(
             python=tool,
@@ -137,6 +143,7 @@ class Fake:
             zig_version="1.2.3",
             libraries=(("Boost", "1.0"),),
             overrides={},
+            bindings=BindingTools((self.folder / "python",), no_headers, ".so"),
         )
 
     def build(

@@ -212,6 +212,27 @@ def test_targets_and_their_misspelling(fake: Fake) -> None:
     assert caught.value.hint == "did you mean `engine`?"
 
 
+def test_the_python_module(fake: Fake) -> None:
+    result, log, _ = fake.build("bindings")
+    assert result.bindings == fake.mini.root / "build/small/python/_native.so"
+    assert result.bindings.is_file()
+    assert not [line for line in log if "native-tests" in line]
+    _, log, _ = fake.build("tests")
+    assert [line for line in log if "native-tests" in line]
+    assert [line for line in log if "aima-engine" in line]
+
+
+def test_without_python_headers_there_is_no_module(fake: Fake) -> None:
+    tools = fake.tools(no_headers=AimaError("there is no Python.h for Python 3.99", hint="install it"))
+    with pytest.raises(AimaError, match=r"there is no Python\.h") as caught:
+        fake.build("bindings", tools=tools)
+    assert caught.value.hint == "install it"
+    result, log, lines = fake.build("tests", tools=tools)
+    assert result.bindings is None
+    assert [line for line in log if "native-tests" in line]
+    assert any("there is no Python.h" in line for line in lines)
+
+
 def test_killed_half_way_it_leaves_nothing_that_a_later_build_keeps(fake: Fake, tmp_path: Path) -> None:
     fake.build()
     expected = fake.outputs()
