@@ -118,9 +118,14 @@ class Session:
         """Back to position 0."""
 
 class Model:
-    """A model folder on the CPU device. One call computes at a time, others wait."""
+    """A model folder on the CPU device. One call computes at a time, others wait.
 
-    def __init__(self, folder: _Path, *, math: Literal["bf16", "f32"] = "bf16", threads: int = 0) -> None:
+    isa: an instruction set of `usable_isas`; the default is the best.
+    """
+
+    def __init__(
+        self, folder: _Path, *, math: Literal["bf16", "f32"] = "bf16", threads: int = 0, isa: str = ""
+    ) -> None:
         """Load. threads: 0 is one for each usable core. UsageError for what is no such model."""
     @property
     def layers(self) -> list[str]:
@@ -158,6 +163,9 @@ class Model:
     def session(self, capacity: int, *, pass_tokens: int = 8192) -> Session:
         """A new sequence. pass_tokens: longest prefill pass, a multiple of 64; it changes no bit."""
 
+def usable_isas() -> list[str]:
+    """The instruction sets that this processor runs, the best first."""
+
 def delta_rule(
     q: _Floats,
     k: _Floats,
@@ -168,6 +176,7 @@ def delta_rule(
     *,
     chunks: bool,
     threads: int = 1,
+    isa: str = "",
 ) -> tuple[_Floats, _Floats]:
     """The gated delta rule in f32 over T tokens: outputs [T, value heads, value dim] and the state after.
 

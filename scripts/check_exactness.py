@@ -1,6 +1,6 @@
 """The CPU engine against what Hugging Face transformers computed: every path, every position.
 
-    .venv/bin/python scripts/check_exactness.py GOLDEN [GOLDEN ...] [--engine FILE] [--json]
+    .venv/bin/python scripts/check_exactness.py GOLDEN [GOLDEN ...] [--isa NAME] [--engine FILE] [--json]
 
 GOLDEN is a folder that scripts/make_golden.py wrote (tests/data/tiny is one, thinned out). The checks run in
 process, through the module `aimabuild._native` (`aimabuild build RECIPE bindings`); the engine's program
@@ -15,8 +15,8 @@ process, through the module `aimabuild._native` (`aimabuild build RECIPE binding
     delta rule, f32     chunk form against recurrence, and both against float64, 1e-5: long sequences, no
                         decay, total decay, and everything between
 
-Prints one row for each preset, path and check; `--json` prints schema aimabuild/exactness/v1. Exit code 3
-when a row is out of its limit.
+Prints one row for each preset, instruction set, path and check; `--json` prints schema
+aimabuild/exactness/v1. Exit code 3 when a row is out of its limit.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class Row:
     """One check: the largest value of `what` over `count` numbers or choices, and the most it may be."""
 
     preset: str
+    isa: str
     path: str
     what: str
     count: int
@@ -116,9 +117,9 @@ class Worst:
         self.value += int(np.count_nonzero(ours != theirs))
         self.count += ours.size
 
-    def row(self, preset: str, path: str, what: str, limit: float) -> Row:
+    def row(self, checker: Checker, path: str, what: str, limit: float) -> Row:
         """The result."""
-        return Row(preset, path, what, self.count, self.value, limit)
+        return Row(checker.golden.preset, checker.isa, path, what, self.count, self.value, limit)
 
 
 def bits(values: np.ndarray) -> np.ndarray:
@@ -129,14 +130,14 @@ def bits(values: np.ndarray) -> np.ndarray:
 class Checker:
     """Every check of one golden folder."""
 
-    def __init__(self, golden: Golden, engine: Path | None, threads: int) -> None:
+    def __init__(self, golden: Golden, engine: Path | None, threads: int, isa: str) -> None:
         """Load the checkpoint for both kinds of math."""
         from aimabuild import _native
 
         self.native = _native
-        self.golden, self.engine, self.threads = golden, engine, threads
-        self.f32 = _native.Model(golden.model, math="f32", threads=threads)
-        self.bf16 = _native.Model(golden.model, math="bf16", threads=threads)
+        self.golden, self.engine, self.threads, self.isa = golden, engine, threads, isa
+        self.f32 = _native.Model(golden.model, math="f32", threads=threads, isa=isa)
+        self.bf16 = _native.Model(golden.model, math="bf16", threads=threads, isa=isa)
         self.long = np.random.default_rng(7).integers(0, self.f32.vocab, LONG.get(golden.preset, 300))
 
     def run(self) -> Iterator[Row]:
@@ -184,7 +185,7 @@ class Checker:
             (experts, "experts that differ", 0),
             (weights, "expert weights", 1e-4),
         ):
-            yield worst.row(golden.preset, "prefill f32 vs transformers", what, limit)
+            yield worst.row(self, "prefill f32 vs transformers", what, limit)
 
     def states(self) -> Iterator[Row]:
         """Delta states and conv inputs after a prompt, by both forms."""
@@ -207,8 +208,8 @@ class Checker:
                     expected = golden(prompt, f"l{layer}.conv_state")
                     have = min(3, len(golden(prompt, "tokens")))
                     tail.add(inputs[3 - have :].T, expected[:, -have:])
-            yield delta.row(golden.preset, f"{path} f32 vs transformers", "delta states", 1e-3)
-            yield tail.row(golden.preset, f"{path} f32 vs transformers", "conv inputs", 1e-3)
+            yield delta.row(self, f"{path} f32 vs transformers", "delta states", 1e-3)
+            yield tail.row(self, f"{path} f32 vs transformers", "conv inputs", 1e-3)
 
     def greedy(self) -> Iterator[Row]:
         """Greedy continuations: the tokens, and the logits that they came from."""
@@ -224,8 +225,8 @@ class Checker:
             tokens.add_unequal(np.array(chosen), expected)
             kept = golden.rows(prompt, "gen_steps", len(expected))
             logits.add(np.stack(rows)[kept], golden(prompt, "gen_logits"))
-        yield tokens.row(golden.preset, "decode f32 vs transformers", "greedy tokens that differ", 0)
-        yield logits.row(golden.preset, "decode f32 vs transformers", "logits", 1e-3)
+        yield tokens.row(self, "decode f32 vs transformers", "greedy tokens that differ", 0)
+        yield logits.row(self, "decode f32 vs transformers", "logits", 1e-3)
 
     def rope(self) -> Iterator[Row]:
         """Angles against the reference's tables, and against float64 functions of the same f32 product."""
@@ -240,8 +241,8 @@ class Checker:
             angle = (np.float32(position) * frequency).astype(np.float64)
             exact.add(np.stack(ours)[:, 0], np.stack((np.cos(angle), np.sin(angle))))
         last = int(positions.max())
-        yield theirs.row(self.golden.preset, "rope vs transformers", f"cos, sin to position {last}", 1e-6)
-        yield exact.row(self.golden.preset, "rope vs float64", f"cos, sin to position {last}", 1e-6)
+        yield theirs.row(self, "rope vs transformers", f"cos, sin to position {last}", 1e-6)
+        yield exact.row(self, "rope vs float64", f"cos, sin to position {last}", 1e-6)
 
     def splits(self, model: Any) -> Iterator[Row]:
         """Random splits into calls and passes at multiples of 64, and another number of threads."""
@@ -249,7 +250,8 @@ class Checker:
         random = np.random.default_rng(11)
         one = model.session(len(self.long))
         whole = one.prefill(self.long, experts=True, draft=draft)
-        other = self.native.Model(self.golden.model, math=model.math, threads=3 if self.threads != 3 else 2)
+        threads = 3 if self.threads != 3 else 2
+        other = self.native.Model(self.golden.model, math=model.math, threads=threads, isa=self.isa)
         worst = Worst()
         most = (len(self.long) - 1) // 64
         for used in (model, model, other):
@@ -266,7 +268,7 @@ class Checker:
                 again = used.session(len(self.long), pass_tokens=64).prefill(self.long, draft=True)
                 worst.add_unequal(bits(again.draft_logits), bits(whole.draft_logits))
         path = f"splits {model.math}, {len(self.long)} tokens"
-        yield worst.row(self.golden.preset, path, "values whose bits differ", 0)
+        yield worst.row(self, path, "values whose bits differ", 0)
 
     def token_by_token(self) -> Iterator[Row]:
         """The recurrence against the chunk form, through the whole model."""
@@ -280,8 +282,8 @@ class Checker:
             chosen = np.concatenate([step.experts for step in steps], axis=1)
             if number < len(ids):  # the others were not chosen to be far from ties
                 experts.add_unequal(np.sort(chosen), np.sort(whole.experts))
-        yield worst.row(self.golden.preset, "token by token f32 vs prefill", "logits", 1e-4)
-        yield experts.row(self.golden.preset, "token by token f32 vs prefill", "experts that differ", 0)
+        yield worst.row(self, "token by token f32 vs prefill", "logits", 1e-4)
+        yield experts.row(self, "token by token f32 vs prefill", "experts that differ", 0)
 
     def rounded(self) -> Iterator[Row]:
         """bf16 math: distances from the f32 golden, ours and transformers'."""
@@ -299,9 +301,9 @@ class Checker:
             theirs.append(rms)
         mine, reference = np.concatenate(ours), np.concatenate(theirs)
         path = "prefill bf16 vs transformers f32"
-        preset, median = golden.preset, float(np.median(reference))
-        yield Row(preset, path, "median rms of a row's logits", len(mine), float(np.median(mine)), median)
-        yield Row(preset, path, "rms of a prompt's logits", len(prompts), float(max(prompts)), 0.14)
+        where, median = (golden.preset, self.isa, path), float(np.median(reference))
+        yield Row(*where, "median rms of a row's logits", len(mine), float(np.median(mine)), median)
+        yield Row(*where, "rms of a prompt's logits", len(prompts), float(max(prompts)), 0.14)
 
     def program(self, engine: Path) -> Iterator[Row]:
         """The engine's program: the same bits as the module, for the longest prompt."""
@@ -319,7 +321,14 @@ class Checker:
             with tempfile.TemporaryDirectory() as folder:
                 words = [engine, "generate", "--model-dir", self.golden.model, "--math", model.math, "--json"]
                 words += ["--prompt-ids", ",".join(map(str, ids)), "--max-tokens", "5", "--ignore-eos"]
-                words += ["--logits-out", f"{folder}/logits.npy", "--threads", str(self.threads)]
+                words += [
+                    "--logits-out",
+                    f"{folder}/logits.npy",
+                    "--threads",
+                    str(self.threads),
+                    "--isa",
+                    self.isa,
+                ]
                 words += ["--mtp-logits-out", f"{folder}/mtp.npy"] if model.has_draft_head else []
                 done = subprocess.run(words, check=False, capture_output=True, text=True)
                 if done.returncode:
@@ -328,7 +337,7 @@ class Checker:
                 worst.add_unequal(np.array(json.loads(done.stdout)["token_ids"]), np.array(tokens))
                 if model.has_draft_head:
                     worst.add_unequal(bits(np.load(f"{folder}/mtp.npy")), bits(found.draft_logits))
-        yield worst.row(self.golden.preset, "program vs module", "values whose bits differ", 0)
+        yield worst.row(self, "program vs module", "values whose bits differ", 0)
 
 
 def delta_rule_cases() -> Iterator[tuple[str, int, np.ndarray, np.ndarray]]:
@@ -367,7 +376,7 @@ def recurrence(inputs: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return out, state
 
 
-def delta_rule() -> Iterator[Row]:
+def delta_rule(isa: str) -> Iterator[Row]:
     """The operation at the real head size: chunk form, recurrence, float64."""
     from aimabuild import _native
 
@@ -386,24 +395,25 @@ def delta_rule() -> Iterator[Row]:
             "state": random.normal(size=(2, 128, 128)) * 0.3,
         }
         inputs = {name: value.astype(np.float32) for name, value in values.items()}
-        chunks = _native.delta_rule(**inputs, chunks=True)
-        steps = _native.delta_rule(**inputs, chunks=False)
+        chunks = _native.delta_rule(**inputs, chunks=True, isa=isa)
+        steps = _native.delta_rule(**inputs, chunks=False, isa=isa)
         expected = recurrence(inputs)
         for a, b, c in zip(chunks, steps, expected, strict=True):
             forms = float(np.maximum(forms, np.abs(a - b).max()))
             exact = float(np.maximum(exact, max(np.abs(a - c).max(), np.abs(b - c).max())))
             count += a.size
-    yield Row("any", "delta rule f32, T to 4096", "chunk form vs recurrence", count, forms, 1e-5)
-    yield Row("any", "delta rule f32, T to 4096", "both vs float64", count, exact, 1e-5)
+    path = "delta rule f32, T to 4096"
+    yield Row("any", isa, path, "chunk form vs recurrence", count, forms, 1e-5)
+    yield Row("any", isa, path, "both vs float64", count, exact, 1e-5)
 
 
 def table(rows: Sequence[Row]) -> str:
     """The rows under one another."""
-    lines = [f"{'preset':8} {'path':34} {'check':34} {'values':>11} {'worst':>10} {'limit':>9}"]
+    lines = [f"{'preset':7} {'isa':11} {'path':34} {'check':34} {'values':>11} {'worst':>10} {'limit':>9}"]
     for row in rows:
         mark = "" if row.held else "  OUT"
         figures = f"{row.count:11} {row.value:10.3g} {row.limit:9.3g}"
-        lines.append(f"{row.preset:8} {row.path:34} {row.what:34} {figures}{mark}")
+        lines.append(f"{row.preset:7} {row.isa:11} {row.path:34} {row.what:34} {figures}{mark}")
     return "\n".join(lines)
 
 
@@ -420,6 +430,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("goldens", nargs="+", type=Path, metavar="GOLDEN")
     parser.add_argument("--engine", type=Path, default=built_engine(), help="the engine's program")
+    parser.add_argument("--isa", action="append", help="an instruction set; repeatable (default: the best)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--json", action="store_true")
     return parser.parse_args(arguments)
@@ -430,9 +441,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     rows: list[Row] = []
     try:
-        rows += delta_rule()
-        for folder in options.goldens:
-            rows += Checker(Golden(folder), options.engine, options.threads).run()
+        from aimabuild import _native
+
+        for isa in options.isa or _native.usable_isas()[:1]:
+            rows += delta_rule(isa)
+            for folder in options.goldens:
+                rows += Checker(Golden(folder), options.engine, options.threads, isa).run()
     except (AimaError, ImportError) as error:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code if isinstance(error, AimaError) else 1

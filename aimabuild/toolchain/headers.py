@@ -11,6 +11,7 @@ from aimabuild.base.errors import AimaError
 PART = "python-headers"
 # What Debian's packages have; an extension module compiled against 3.N runs on every 3.N.x.
 LOCKED = ((3, 13), (3, 14))
+RUNNING = sys.version_info[:2]
 
 
 def own_headers() -> tuple[Path, ...]:
@@ -22,7 +23,7 @@ def own_headers() -> tuple[Path, ...]:
 
 def parts() -> tuple[str, ...]:
     """Toolchain parts that a build of the Python module adds, on this interpreter."""
-    locked = not own_headers() and sys.version_info[:2] in LOCKED
+    locked = not own_headers() and RUNNING in LOCKED
     return ("pybind11", PART) if locked else ("pybind11",)
 
 
@@ -30,7 +31,7 @@ def headers(tree: Path) -> tuple[Path, ...]:
     """Folders to include from; `tree` is the unpacked part. AimaError when nothing fits this Python."""
     if own := own_headers():
         return own
-    major, minor = sys.version_info[:2]
+    major, minor = RUNNING
     # Debian's pyconfig.h is a switch that includes the real one by a path below usr/include.
     locked = (tree / f"usr/include/python{major}.{minor}", tree / "usr/include")
     if (locked[0] / "Python.h").is_file():

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "device/cpu/cpu_device.h"
+#include "device/cpu/tables.h"
 #include "engine/loaded_model.h"
 #include "engine/session.h"
 #include "python.h"
@@ -49,14 +50,17 @@ Math math_of(const std::string& name) {
   return name == "f32" ? Math::f32 : Math::bf16;
 }
 
-ModelHandle open_model(const std::filesystem::path& folder, const std::string& math_name, int threads) {
+ModelHandle open_model(const std::filesystem::path& folder, const std::string& math_name, int threads,
+                       const std::string& isa) {
   const Math math = math_of(math_name);
   if (threads < 0 || threads > 1024) base::throw_usage({.what = "threads must be 0 to 1024"});
+  const device::cpu::Isa* table = isa.empty() ? nullptr : &device::cpu::isa_named(isa);
   auto model = std::make_shared<Model>();
   compute([&](const std::atomic<bool>&) {
     model->loaded = engine::load_model(folder, math);
-    model->device = std::make_unique<CpuDevice>(model->loaded->config, model->loaded->weights,
-                                                device::cpu::CpuOptions{.math = math, .threads = threads});
+    model->device =
+        std::make_unique<CpuDevice>(model->loaded->config, model->loaded->weights,
+                                    device::cpu::CpuOptions{.math = math, .threads = threads, .isa = table});
     model->device->set_vocab_limit(model->loaded->vocab_limit());
   });
   return model;
@@ -282,7 +286,7 @@ void add_model(py::module_& module) {
   add_session(module);
   py::class_<Model, ModelHandle>(module, "Model")
       .def(py::init(&open_model), py::arg("folder"), py::kw_only(), py::arg("math") = "bf16",
-           py::arg("threads") = 0)
+           py::arg("threads") = 0, py::arg("isa") = "")
       .def_property_readonly("layers", layers_of)
       .def_property_readonly("vocab", [](const Model& m) { return m.config().vocab; })
       .def_property_readonly("hidden", [](const Model& m) { return m.config().hidden; })

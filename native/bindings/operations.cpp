@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "device/cpu/cpu_device.h"
 #include "device/cpu/ops/attention.h"
 #include "device/cpu/ops/gdn.h"
+#include "device/cpu/tables.h"
 #include "python.h"
 
 namespace aima::bindings {
@@ -16,8 +16,10 @@ using Floats = py::array_t<float, py::array::c_style | py::array::forcecast>;
 
 /// An operation's context in f32.
 struct Bench {
-  explicit Bench(int threads)
-      : pool(threads), scratch(threads), context{cpu::best_isa(), pool, scratch, Math::f32} {}
+  explicit Bench(int threads, const std::string& isa = {})
+      : pool(threads),
+        scratch(threads),
+        context{isa.empty() ? *cpu::usable_isas().front() : cpu::isa_named(isa), pool, scratch, Math::f32} {}
 
   base::ThreadPool pool;
   cpu::Scratch scratch;
@@ -44,7 +46,7 @@ std::vector<float> side_by_side(const Floats& q, const Floats& k, const Floats& 
 }
 
 py::tuple delta_rule(const Floats& q, const Floats& k, const Floats& v, const Floats& g, const Floats& beta,
-                     const Floats& state, bool chunks, int threads) {
+                     const Floats& state, bool chunks, int threads, const std::string& isa) {
   if (q.ndim() != 3 || v.ndim() != 3 || v.shape(0) < 1 || q.shape(1) < 1 || v.shape(1) % q.shape(1) != 0) {
     base::throw_usage({.what = "q must be [T, key heads, dim] and v [T, value heads, dim]"});
   }
@@ -69,7 +71,7 @@ py::tuple delta_rule(const Floats& q, const Floats& k, const Floats& v, const Fl
                          .state = end.mutable_data(),
                          .o = cpu::packed(out.mutable_data(), tokens, s.value_heads * s.value_dim)};
   compute([&](const std::atomic<bool>& stop) {
-    Bench bench(threads);
+    Bench bench(threads, isa);
     bench.pool.set_stop(&stop);
     (chunks ? cpu::delta_chunks : cpu::delta_steps)(bench.context, delta);
   });
@@ -92,11 +94,19 @@ py::tuple rope_tables(double theta, std::int64_t rotary, std::int64_t start, std
   return py::make_tuple(cos, sin);
 }
 
+std::vector<std::string> usable_isas() {
+  std::vector<std::string> names;
+  for (const cpu::Isa* isa : cpu::usable_isas()) names.emplace_back(isa->name);
+  return names;
+}
+
 }  // namespace
 
 void add_operations(py::module_& module) {
+  module.def("usable_isas", usable_isas);
   module.def("delta_rule", delta_rule, py::arg("q"), py::arg("k"), py::arg("v"), py::arg("g"),
-             py::arg("beta"), py::arg("state"), py::kw_only(), py::arg("chunks"), py::arg("threads") = 1);
+             py::arg("beta"), py::arg("state"), py::kw_only(), py::arg("chunks"), py::arg("threads") = 1,
+             py::arg("isa") = "");
   module.def("rope_tables", rope_tables, py::arg("theta"), py::arg("rotary"), py::arg("start"),
              py::arg("count"));
 }

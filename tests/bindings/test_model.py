@@ -107,6 +107,8 @@ def test_errors_carry_what_where_why_and_hint(module: Any, model: Any, folder: P
     assert caught.value.where.startswith(str(tmp_path / "cut/model.safetensors"))
     with pytest.raises(UsageError, match="math cannot be `f16`"):
         module.Model(folder, math="f16")
+    with pytest.raises(UsageError, match="mmx"):
+        module.Model(folder, isa="mmx")
     with pytest.raises(UsageError, match="pass_tokens"):
         model.session(64, pass_tokens=100)
     with pytest.raises(UsageError, match="cannot be made"):
