@@ -1,6 +1,7 @@
 /// Products of many rows: against references in double, and the same bits for a row in any company.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "device/cpu/ops/gemm.h"
@@ -73,7 +74,7 @@ TEST_CASE("products of panels are x·wᵀ, each row the same in any company and 
     for (const auto [math, dtype] : cases) {
       for (const std::int64_t k : {1, 2, 31, 33, 257, 600}) {
         for (const std::int64_t rows : {1, 9, 16, 17, 71}) {
-          CAPTURE(isa->name);
+          CAPTURE(std::string(isa->name));
           CAPTURE(k);
           CAPTURE(rows);
           const std::vector<float> x = rounded(random.normals(rows * k));
@@ -81,7 +82,7 @@ TEST_CASE("products of panels are x·wᵀ, each row the same in any company and 
           const Weights narrow(1, k, rounded(random.normals(k)), dtype);
           const auto run = [&](int threads, std::int64_t first, std::int64_t count, std::vector<float>& a,
                                std::vector<float>& b) {
-            test::OpContext op(*isa, math, threads);
+            const test::OpContext op(*isa, math, threads);
             a.assign(static_cast<std::size_t>(count * 125), 0.5F);
             b.assign(static_cast<std::size_t>(count), 0.5F);
             const Target targets[] = {{.w = wide.matrix, .y = packed(a.data(), count, 125)},
@@ -108,7 +109,7 @@ TEST_CASE("more rows than are packed at a time") {
     for (const auto [math, dtype] : cases) {
       const std::vector<float> x = rounded(random.normals(rows * k));
       const Weights w(100, k, rounded(random.normals(100 * k)), dtype);
-      test::OpContext op(*isa, math, 3);
+      const test::OpContext op(*isa, math, 3);
       std::vector<float> y(rows * 100);
       panel_products(op.context, {x.data(), rows, k, k},
                      std::array{Target{.w = w.matrix, .y = packed(y.data(), rows, 100)}});
@@ -149,9 +150,10 @@ TEST_CASE("experts of a prefill pass: as those of a decode step, and a token's b
     }
     weights.shared_gate = matrix(1, width, dtype);
     for (const Isa* isa : usable_isas()) {
-      CAPTURE(isa->name);
-      const auto run = [&, math = math](auto function, int threads, std::int64_t first, std::int64_t count) {
-        test::OpContext op(*isa, math, threads);
+      CAPTURE(std::string(isa->name));
+      const auto run = [&, math = math](decltype(&run_experts) function, int threads, std::int64_t first,
+                                        std::int64_t count) {
+        const test::OpContext op(*isa, math, threads);
         MoeWorkspace w = make_moe_workspace(shape, count);
         std::vector<float> out(before.begin() + first * width, before.begin() + (first + count) * width);
         function(op.context, shape, weights, {x.data() + first * width, count, width, width},
@@ -161,9 +163,13 @@ TEST_CASE("experts of a prefill pass: as those of a decode step, and a token's b
       };
       const std::vector<float> whole = run(run_experts, 1, 0, tokens);
       const std::vector<float> steps = run(step_experts, 2, 0, tokens);
-      // Under bf16 a hidden value on the edge may round to the other side.
-      const float tolerance = math == Math::f32 ? 2e-5F : 2e-2F;
-      for (std::size_t i = 0; i < whole.size(); ++i) REQUIRE(std::abs(whole[i] - steps[i]) < tolerance);
+      std::vector<float> differences;
+      differences.reserve(whole.size());
+      for (std::size_t i = 0; i < whole.size(); ++i) differences.push_back(std::abs(whole[i] - steps[i]));
+      std::ranges::sort(differences);
+      CHECK(differences[differences.size() / 2] < 5e-6F);
+      // Under bf16 a hidden value on the edge may round to the other side, here and there.
+      CHECK(differences.back() < (math == Math::f32 ? 2e-5F : 2e-2F));
       const std::vector<float> part = run(run_experts, 3, 64, 86);
       CHECK(std::equal(part.begin(), part.end(), whole.begin() + 64 * width));
       const std::vector<float> last = run(run_experts, 2, tokens - 1, 1);

@@ -43,12 +43,12 @@ class CpuDevice final : public Device {
 
   bool begin(const Pass& pass) override;
   void embed() override;
-  void mixer_in(int layer) override;
-  void gdn_mix(int layer) override;
-  void attention_mix(int layer) override;
-  void mixer_out(int layer) override;
-  void route(int layer) override;
-  void experts(int layer) override;
+  void mixer_in(int index) override;
+  void gdn_mix(int index) override;
+  void attention_mix(int index) override;
+  void mixer_out(int index) override;
+  void route(int index) override;
+  void experts(int index) override;
   void head(Rows rows) override;
   void end() override;
   void read_logits(std::span<float> out) override;
