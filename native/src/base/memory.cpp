@@ -1,6 +1,8 @@
 #include "base/memory.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -17,12 +19,12 @@ namespace fs = std::filesystem;
 /// Proc and sys files have no size: read until they end. Empty when there is none.
 std::string read_pseudo_file(const fs::path& path) {
   std::string text;
-  std::FILE* file = std::fopen(path.c_str(), "rbe");
-  if (file == nullptr) return text;
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return text;
   std::array<char, 4096> part;
-  for (std::size_t got = 0; (got = std::fread(part.data(), 1, part.size(), file)) != 0;)
-    text.append(part.data(), got);
-  std::fclose(file);
+  for (ssize_t got = 0; (got = ::read(fd, part.data(), part.size())) > 0;)
+    text.append(part.data(), static_cast<std::size_t>(got));
+  ::close(fd);
   return text;
 }
 

@@ -192,7 +192,7 @@ int run_command(const Arguments& arguments) {
 
 }  // namespace
 
-const Command generate_command = {
+constinit const Command generate_command = {
     .name = "generate",
     .summary = "Continue a prompt, with the likeliest token unless a temperature is given",
     .usage = "--model-dir DIR (--prompt TEXT | --prompt-ids LIST) [OPTIONS]",

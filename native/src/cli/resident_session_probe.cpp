@@ -252,7 +252,7 @@ int run_command(const Arguments& arguments) {
 
 }  // namespace
 
-const Command resident_session_probe_command = {
+constinit const Command resident_session_probe_command = {
     .name = "resident-session-probe",
     .summary = "Load once, run a list of requests, and say what each took and what the cache gave",
     .usage = "--model-dir DIR --requests FILE [OPTIONS]",

@@ -13,10 +13,11 @@ engine::LogitBias parse_bias(std::string_view part) {
   const std::size_t equals = part.find('=');
   engine::LogitBias bias;
   if (equals != std::string_view::npos) {
-    const char* end = part.data() + part.size();
-    const auto id = std::from_chars(part.data(), part.data() + equals, bias.id);
-    const auto value = std::from_chars(part.data() + equals + 1, end, bias.bias);
-    const bool whole = id.ptr == part.data() + equals && value.ptr == end;
+    const std::string_view key = part.substr(0, equals);
+    const std::string_view number = part.substr(equals + 1);
+    const auto id = std::from_chars(key.data(), key.data() + key.size(), bias.id);
+    const auto value = std::from_chars(number.data(), number.data() + number.size(), bias.bias);
+    const bool whole = id.ptr == key.data() + key.size() && value.ptr == number.data() + number.size();
     if (id.ec == std::errc() && value.ec == std::errc() && whole) return bias;
   }
   base::throw_usage(

@@ -93,7 +93,7 @@ class Reader {
  public:
   Reader(const Object& object, const engine::LoadedModel& model) : object_(object), model_(model) {}
 
-  SessionRequest read(std::string name) {
+  SessionRequest read(const std::string& name) {
     static constexpr std::array<std::string_view, 12> known = {
         "name",       "ids",        "text",     "chat",       "added_tokens", "boundaries",
         "generation", "max_tokens", "sampling", "ignore_eos", "stop_ids",     "cancel"};

@@ -48,6 +48,7 @@ class Engine::Run {
       decode();
     } catch (const base::Cancelled&) {
       result_.finish = Finish::cancel;
+      if (result_.tokens.empty()) result_.timings.prefill = seconds_since(start_) - result_.timings.restore;
     }
     keep_reply();
     result_.timings.total = seconds_since(start_);
@@ -235,7 +236,8 @@ Result Engine::run(const Request& request) {
       const std::scoped_lock guard(engine.facts_mutex_);
       engine.facts_ = engine.cache_.facts();
     }
-  } ending{*this};
+  };
+  const Ending ending{*this};
   device_.set_stop(request.cancel);
   return Run(*this, request).finish();
 }

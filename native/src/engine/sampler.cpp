@@ -7,6 +7,7 @@
 #include <limits>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "engine/philox.h"
@@ -67,8 +68,8 @@ void check_sampling(const Sampling& sampling, std::int32_t vocab_limit) {
   check_bias(sampling, vocab_limit);
 }
 
-Sampler::Sampler(const Sampling& sampling, std::int32_t vocab_limit, std::span<const std::int32_t> prompt)
-    : sampling_(sampling), limit_(static_cast<std::size_t>(vocab_limit)) {
+Sampler::Sampler(Sampling sampling, std::int32_t vocab_limit, std::span<const std::int32_t> prompt)
+    : sampling_(std::move(sampling)), limit_(static_cast<std::size_t>(vocab_limit)) {
   if (sampling_.repetition_penalty == 1) return;
   for (const std::int32_t id : prompt) said_.try_emplace(id, 0);
 }

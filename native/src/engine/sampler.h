@@ -69,7 +69,7 @@ struct Choice {
 class Sampler {
  public:
   /// `vocab_limit`: ids from this one on are padding rows. `sampling` has been checked.
-  Sampler(const Sampling& sampling, std::int32_t vocab_limit, std::span<const std::int32_t> prompt);
+  Sampler(Sampling sampling, std::int32_t vocab_limit, std::span<const std::int32_t> prompt);
 
   /// False: the greatest logit is the answer, and the logits need not be read for it.
   bool needs_logits() const;
