@@ -3,6 +3,19 @@
 from __future__ import annotations
 
 
+def printable(text: str, *, keep: str = "\n\t") -> str:
+    """`text` with every character that could steer a terminal, or hide, written as an escape.
+
+    Line ends and tabs stay (`keep`): messages have several lines. Bytes that are no text become `\\udcXX`.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in keep else char.encode("unicode_escape").decode("ascii")
+        for char in text
+    )
+
+
 class AimaError(Exception):
     """Something failed: what, where, why, and what to do about it.
 
@@ -23,7 +36,8 @@ class AimaError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        head = f"{self.where}: {self.what}" if self.where else self.what
+        # A place is one line: a line end in a file's name must not look like the next part of the message.
+        head = f"{printable(self.where, keep='')}: {self.what}" if self.where else self.what
         lines = [head]
         if self.why:
             lines.append(f"  why: {self.why}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -21,7 +22,11 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from aimabuild.base.errors import AimaError
+from aimabuild.base.errors import AimaError, printable
+
+# What JSON allows inside texts and a terminal or an encoder may not: DEL, C1 controls, lone surrogates,
+# format characters that reorder a line.
+_UNSAFE_JSON = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
 
 
 class Task:
@@ -47,7 +52,9 @@ class Task:
         """`amount` more units are done; `title` replaces the text shown."""
         self._done += amount
         if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, advance=amount, description=title or self._title)
+            self._progress.update(
+                self._task, advance=amount, description=printable(title or self._title, keep="")
+            )
         elif self._done / self._total >= self._next_line:
             self._reporter.line(f"  {self._title}: {100 * self._done // self._total}%")
             self._next_line = self._done / self._total + 0.25
@@ -74,23 +81,24 @@ class Reporter:
     def line(self, text: str) -> None:
         """One line about the work, on stderr."""
         if not self.quiet:
-            self.err.print(text)
+            self.err.print(printable(text))
 
     def warn(self, text: str) -> None:
         """A line that stays even when quiet."""
-        self.err.print(f"warning: {text}")
+        self.err.print(printable(f"warning: {text}"))
 
     def error(self, error: AimaError) -> None:
         """The error as its reader sees it."""
-        self.err.print(f"error: {error}")
+        self.err.print(printable(f"error: {error}"))
 
     def result(self, text: str) -> None:
         """What was asked for, on stdout."""
-        self.out.print(text)
+        self.out.print(printable(text))
 
     def json(self, value: Any) -> None:
         """What was asked for, as JSON on stdout."""
-        sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+        text = json.dumps(value, indent=2, ensure_ascii=False)
+        sys.stdout.write(_UNSAFE_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
     def table(self, header: list[str], rows: list[list[str]], *, right: frozenset[str] = frozenset()) -> None:
         """A table on stdout; columns named in `right` align right."""
@@ -98,7 +106,7 @@ class Reporter:
         for name in header:
             table.add_column(name, justify="right" if name in right else "left", no_wrap=True)
         for row in rows:
-            table.add_row(*row)
+            table.add_row(*(printable(cell, keep="") for cell in row))
         # Wide enough for every cell (a terminal wraps, nothing is cut), and no blanks at line ends.
         wide = Console(file=io.StringIO(), width=10_000, highlight=False, markup=False, emoji=False)
         wide.print(table)

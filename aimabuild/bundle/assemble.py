@@ -108,7 +108,7 @@ def _account(contents: Contents, images: Mapping[str, ElfImage]) -> dict[str, li
     if unknown:
         raise CheckFailedError(
             f"{len(unknown)} libraries are named by an object and nobody has said what becomes of them",
-            why="\n    ".join(["", *unknown]),
+            why="\n    ".join(unknown),
             hint="add each to the recipe's `bundle: roots`, or to aimabuild/bundle/ledger.py with a reason",
         )
     return found

@@ -200,7 +200,7 @@ def licence_items(owners: Iterable[Owner], ours: Owner, notice: Path) -> list[It
         name = "LICENSE" if owner.comment else owner.text.name
         items.append(Item(f"licenses/{owner.name}/{name}", FILE, owner, ("its licence",), data=text))
     if missing:
-        raise CheckFailedError("licence texts are missing", why="\n    ".join(["", *missing]))
+        raise CheckFailedError("licence texts are missing", why="\n    ".join(missing))
     items.append(Item(f"licenses/{ours.name}/NOTICE", FILE, ours, ("its notice",), source=notice))
     return items
 

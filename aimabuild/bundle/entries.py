@@ -8,9 +8,10 @@ entry but the two lists, and whose each file is, under what licence, and why it 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Any
 
 from aimabuild.base.errors import CheckFailedError
 
@@ -66,6 +67,8 @@ def safe_target(path: str, target: str) -> str | None:
     """Why the link `path` may not lead to `target`, or None. The target must stay inside, by its text."""
     if not target or target.startswith("/") or _UNSAFE.search(target):
         return "its target is not a plain relative path"
+    if len(target) > 1024:
+        return "its target is too long"
     at = list(PurePosixPath(path).parent.parts)
     for part in target.split("/"):
         if part == "..":
@@ -130,6 +133,41 @@ def _entry(line: str) -> Entry | str:
     if why:
         return f"`{path}`: {why}"
     return Entry(path, kind, int(mode, 8), int(size), sha256, target)
+
+
+_FIELDS = {FILE: {"size", "sha256"}, FOLDER: set[str](), LINK: {"target"}}
+
+
+def json_entry(value: Any) -> Entry:
+    """One entry of manifest.json. ValueError with the reason for anything that is not exactly one."""
+    if not isinstance(value, Mapping):
+        raise ValueError("it holds something that is no object")  # noqa: TRY004 - what callers expect
+    path, kind, mode = value.get("path"), value.get("type"), value.get("mode")
+    if not isinstance(path, str) or safe_path(path) is not None:
+        raise ValueError(f"an entry has no sound `path` ({_short(path)})")
+    if not isinstance(kind, str) or kind not in _FIELDS:
+        raise ValueError(f"`{path}`: `type` is {_short(kind)}, not one of d, f, l")
+    if not isinstance(mode, str) or not re.fullmatch("[0-7]{4}", mode):
+        raise ValueError(f"`{path}`: `mode` is {_short(mode)}, not four octal digits")
+    here = {name for name in ("size", "sha256", "target") if name in value}
+    if here != _FIELDS[kind]:
+        raise ValueError(f"`{path}`: it has the fields of another type")
+    size, sha256, target = value.get("size", 0), value.get("sha256", "-"), value.get("target")
+    if type(size) is not int or not 0 <= size < 10**15:
+        raise ValueError(f"`{path}`: `size` is {_short(size)}, not a number of bytes")
+    if kind == FILE and not (isinstance(sha256, str) and re.fullmatch("[0-9a-f]{64}", sha256)):
+        raise ValueError(f"`{path}`: `sha256` is {_short(sha256)}, not a hash")
+    if kind == LINK and not (isinstance(target, str) and safe_target(path, target) is None):
+        raise ValueError(f"`{path}`: `target` is {_short(target)}, which no link of a bundle has")
+    return Entry(path, kind, int(mode, 8), size, sha256, target)
+
+
+def _short(value: Any) -> str:
+    """A value of a damaged list, of any type and length, for a message of one line."""
+    if isinstance(value, str | int | float | None):
+        text = ascii(value) if not isinstance(value, int) or abs(value) < 10**40 else "a huge number"
+        return text if len(text) <= 60 else text[:57] + "..."
+    return "a list" if isinstance(value, list) else "an object"
 
 
 def compare(wanted: dict[str, Entry], found: dict[str, Entry], *, umask: int = 0) -> list[str]:

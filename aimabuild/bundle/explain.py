@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aimabuild.base.errors import UsageError
+from aimabuild.base.errors import AimaError, UsageError
 from aimabuild.bundle.assemble import CLOSURE
 from aimabuild.bundle.entries import FILE, JSON_LIST, LINK
 from aimabuild.bundle.verify import Found
@@ -41,7 +41,23 @@ class Explanation:
 
 
 def explain(found: Found, wanted: str) -> Explanation:
-    """Explain the entry `wanted` (a path in the bundle, or a name that only one entry has)."""
+    """Explain the entry `wanted` (a path in the bundle, or a name that only one entry has).
+
+    UsageError when there is none, AimaError when the bundle's lists are not what they should be.
+    """
+    try:
+        return _explain(found, wanted)
+    except (KeyError, TypeError, AttributeError, ValueError):
+        why = "they lack what aimabuild writes there"
+        raise AimaError(
+            "the lists of the bundle are damaged",
+            where=found.name,
+            why=why,
+            hint="run `aimabuild verify` on it",
+        ) from None
+
+
+def _explain(found: Found, wanted: str) -> Explanation:
     manifest = found.document(JSON_LIST)
     entries = {entry["path"]: entry for entry in manifest["entries"]}
     path = _find(wanted, entries)
@@ -49,7 +65,9 @@ def explain(found: Found, wanted: str) -> Explanation:
     real = path
     if entry["type"] == LINK:
         real = f"{path.rpartition('/')[0]}/{entry['target']}"
-        while real in entries and entries[real]["type"] == LINK:
+        seen = {path}
+        while real in entries and entries[real]["type"] == LINK and real not in seen:
+            seen.add(real)
             real = f"{real.rpartition('/')[0]}/{entries[real]['target']}"
     owners = {owner["name"]: owner for owner in manifest["owners"]}
     objects = found.document(CLOSURE)["objects"] if CLOSURE in found.texts else []

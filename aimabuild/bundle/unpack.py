@@ -16,7 +16,7 @@ from typing import IO
 
 import zstandard
 
-from aimabuild.base.errors import AimaError
+from aimabuild.base.errors import AimaError, CheckFailedError
 from aimabuild.bundle.archive import BLOCK, header_of, info_of, padded, rounded
 from aimabuild.bundle.entries import FILE, FOLDER, LINK, Entry, safe_path, safe_target
 
@@ -174,7 +174,11 @@ class _Frame:
 
 @contextmanager
 def open_archive(archive: Path) -> Iterator[TarReader]:
-    """The tar inside an archive. AimaError for one that is damaged or goes on behind its end."""
+    """The tar inside an archive.
+
+    CheckFailedError for one that is damaged, cut short or goes on behind its end, AimaError for one that the
+    system cannot read.
+    """
     try:
         with archive.open("rb") as file:
             head = file.read(64)
@@ -182,7 +186,7 @@ def open_archive(archive: Path) -> Iterator[TarReader]:
             announced = zstandard.get_frame_parameters(head).content_size
             if not 0 < announced <= MAX_TAR:
                 why = f"it must state its size, of at most {MAX_TAR} bytes"
-                raise AimaError("the archive cannot be read", where=str(archive), why=why)
+                raise CheckFailedError("the archive is damaged", where=str(archive), why=why)
             frame = _Frame(file)
             yield TarReader(frame, int(announced))
             frame.finish()
@@ -190,7 +194,7 @@ def open_archive(archive: Path) -> Iterator[TarReader]:
         why = error.strerror or str(error)
         raise AimaError("the archive cannot be read", where=str(archive), why=why) from None
     except (zstandard.ZstdError, tarfile.TarError, EOFError, ValueError, OverflowError) as error:
-        raise AimaError("the archive is damaged", where=str(archive), why=str(error)) from None
+        raise CheckFailedError("the archive is damaged", where=str(archive), why=str(error)) from None
 
 
 def extract(archive: Path, folder: Path) -> Path:

@@ -19,6 +19,7 @@ from aimabuild.bundle.entries import (
     TEXT_LIST,
     Entry,
     compare,
+    json_entry,
     parse_list,
 )
 from aimabuild.bundle.tree import OTHER, scan
@@ -207,22 +208,25 @@ def _manifest_problems(found: Found, wanted: Mapping[str, Entry]) -> list[str]:
         if manifest.get("schema") != _MANIFEST_SCHEMA:
             return [f"{JSON_LIST}: its schema is not {_MANIFEST_SCHEMA}"]
         listed = {}
-        for value in manifest["entries"]:
-            size, sha256 = value.get("size", 0), value.get("sha256", "-")
-            entry = Entry(
-                value["path"], value["type"], int(value["mode"], 8), size, sha256, value.get("target")
-            )
+        values = manifest.get("entries")
+        if not isinstance(values, list) or len(values) > MAX_ENTRIES:
+            return [f"{JSON_LIST}: `entries` is no list, or too long"]
+        for value in values:
+            entry = json_entry(value)
             if entry.path in listed:
                 return [f"{JSON_LIST}: `{entry.path}` stands twice"]
             listed[entry.path] = entry
     except AimaError as error:
         return [str(error)]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        return [f"{JSON_LIST}: it is not a list of entries ({type(error).__name__}: {error})"]
+    except ValueError as error:
+        return [f"{JSON_LIST}: {error}"]
     rest = {path: entry for path, entry in wanted.items() if path != JSON_LIST}
     problems = [f"the two lists differ: {line}" for line in compare(rest, listed)]
-    if manifest.get("name") != found.name and found.tar_size is not None:
-        problems.append(f"{JSON_LIST}: the bundle is called {manifest.get('name')}, its folder {found.name}")
+    name = manifest.get("name")
+    if not isinstance(name, str):
+        problems.append(f"{JSON_LIST}: the bundle's `name` is no text")
+    elif name != found.name and found.tar_size is not None:
+        problems.append(f"{JSON_LIST}: the bundle is called {name[:100]}, its folder {found.name}")
     return problems
 
 
@@ -230,9 +234,10 @@ def _sidecar_problems(path: Path, digest: str) -> list[str]:
     sidecar = path.with_name(f"{path.name}.sha256")
     if not sidecar.is_file():
         return [f"{sidecar.name}: is missing beside the archive"]
-    words = sidecar.read_text(errors="replace").split()
+    with sidecar.open("rb") as file:
+        words = file.read(4096).decode(errors="replace").split()
     if words[:1] != [digest]:
-        return [f"{sidecar.name}: says {words[0] if words else 'nothing'}, the archive has {digest}"]
+        return [f"{sidecar.name}: says {words[0][:64] if words else 'nothing'}, the archive has {digest}"]
     return []
 
 
@@ -243,5 +248,5 @@ def require(report: Report, where: Path) -> None:
         raise CheckFailedError(
             f"{count} difference{'s' if count != 1 else ''} from the bundle's own list",
             where=str(where),
-            why="\n    ".join(["", *report.problems]),
+            why="\n    ".join(report.problems),
         )

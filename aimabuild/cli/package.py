@@ -54,8 +54,10 @@ def closure(reporter: Reporter, path: Path, folders: tuple[Path, ...], as_json: 
         for loaded in process.objects:
             reporter.result(f"{loaded.path}  [{' -> '.join(loaded.chain())}]")
     if process.problems:
-        text = "\n    ".join(["", *map(str, process.problems)])
-        raise CheckFailedError(f"{len(process.problems)} names cannot be resolved", where=str(path), why=text)
+        text = "\n    ".join(map(str, process.problems))
+        count = len(process.problems)
+        what = f"{count} name{'s' if count != 1 else ''} cannot be resolved"
+        raise CheckFailedError(what, where=str(path), why=text)
 
 
 def _closure_json(process: Process) -> dict[str, Any]:

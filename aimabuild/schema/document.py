@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 import re
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +21,8 @@ from typing import NoReturn
 
 import yaml
 
-from aimabuild.base.errors import UsageError
-from aimabuild.base.files import sha256_bytes
+from aimabuild.base.errors import UsageError, printable
+from aimabuild.base.files import kind_of, sha256_bytes
 
 MAX_BYTES = 512 * 1024
 MAX_DEPTH = 24
@@ -56,7 +58,7 @@ def suggest(word: str, known: Iterable[str]) -> str | None:
 
 def _shown(text: str) -> str:
     """A value as an error quotes it: one line, not too long."""
-    line = text.encode("unicode_escape").decode("ascii") if not text.isprintable() else text
+    line = printable(text, keep="")
     return f"`{line if len(line) <= 60 else line[:57] + '...'}`"
 
 
@@ -217,7 +219,8 @@ class MappingNode(Node):
         known = [*needed, *optional]
         for key, location in self.keys.items():
             if key not in known:
-                inside = f"{self.path}.{key}" if self.path else key
+                name = printable(key, keep="")
+                inside = f"{self.path}.{name}" if self.path else name
                 raise UsageError(
                     f"unknown key `{inside}`",
                     where=str(location),
@@ -346,7 +349,8 @@ class _Builder:
             if key.value in entries:
                 self._fail(event, f"the key {_shown(key.value)} stands twice", f"first at {keys[key.value]}")
             keys[key.value] = key.location
-            inside = f"{path}.{key.value}" if path else key.value
+            name = printable(key.value, keep="")
+            inside = f"{path}.{name}" if path else name
             entries[key.value] = self.node(self._next(), inside, depth + 1)
         return MappingNode(path, location, entries, keys)
 
@@ -368,13 +372,23 @@ def parse_document(data: bytes, name: str) -> Document:
 
 
 def read_input(path: Path, name: str) -> bytes:
-    """The file's bytes. Raises `UsageError` when it cannot be read."""
+    """The bytes of a regular file of at most `MAX_BYTES`. Raises `UsageError` when it cannot be read."""
     try:
-        return path.read_bytes()
+        # Without waiting: opening a pipe that nobody writes would hang.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if not stat.S_ISREG(mode):
+                raise UsageError("not a regular file", where=name, why=f"it is {kind_of(mode)}")
+            data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise UsageError("no such file", where=name) from None
     except OSError as error:
         raise UsageError("the file cannot be read", where=name, why=error.strerror) from None
+    except ValueError:
+        raise UsageError("no such file", where=name, why="the name holds a zero byte") from None
+    if len(data) > MAX_BYTES:
+        raise UsageError(f"the file is too large: more than {MAX_BYTES} bytes", where=f"{name}:1:1")
+    return data
 
 
 def load_document(path: Path, name: str | None = None) -> Document:

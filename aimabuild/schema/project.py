@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +26,14 @@ class Project:
     templates: Mapping[str, Template]
 
 
+def _real(path: Path) -> Path:
+    """`path` without links as far as they can be followed; a loop of links stays as it is."""
+    return Path(os.path.realpath(path))
+
+
 def find_root(recipe: Path) -> Path:
     """The project that a recipe belongs to: the nearest folder above it with templates/ and native/."""
-    start = recipe.resolve()
+    start = _real(recipe)
     for folder in start.parents:
         if (folder / "templates").is_dir() and (folder / "native").is_dir():
             return folder
@@ -42,7 +48,7 @@ def find_root(recipe: Path) -> Path:
 def shown(path: Path, root: Path) -> str:
     """A path as messages name it: inside the project from its root, else as it is."""
     try:
-        return path.resolve().relative_to(root.resolve()).as_posix()
+        return _real(path).relative_to(_real(root)).as_posix()
     except ValueError:
         return str(path)
 
@@ -87,16 +93,29 @@ def _decode(data: bytes, name: str) -> str:
         raise UsageError("not UTF-8 text", where=f"{name}:{line}") from None
 
 
+def _load_shapes(root: Path, name: str, named_at: Location) -> Document:
+    path = root / name
+    if not os.path.lexists(path):
+        known = [found.relative_to(root).as_posix() for found in sorted((root / "shapes").glob("*.yaml"))]
+        raise UsageError(f"there is no shapes file `{name}`", where=str(named_at), hint=suggest(name, known))
+    return _load(root, path)
+
+
 def load_project(recipe_path: Path, root: Path | None = None) -> Project:
     """Load a recipe and all that it names. Raises `UsageError` with the place of what is wrong."""
     if not recipe_path.is_file():
+        if os.path.lexists(recipe_path):
+            read_input(recipe_path, str(recipe_path))  # says what it is instead
         folder = (root or Path()) / "recipes"
         known = sorted(path.name for path in folder.glob("*.yaml"))
         near = suggest(recipe_path.name, known)
         raise UsageError("no such recipe", where=str(recipe_path), hint=near)
     home = root or find_root(recipe_path)
     recipe = recipe_from(_load(home, recipe_path))
-    shapes = tuple(shapes_from(_load(home, home / name)) for name in recipe.shapes)
+    shapes = tuple(
+        shapes_from(_load_shapes(home, name, named_at))
+        for name, named_at in zip(recipe.shapes, recipe.shapes_locations, strict=True)
+    )
     templates: dict[str, Template] = {}
     if recipe.kernels is not None:
         for op, names in recipe.kernels.serve.items():

@@ -44,6 +44,7 @@ class Recipe:
     target: str | None
     target_location: Location
     shapes: tuple[str, ...]
+    shapes_locations: tuple[Location, ...]
     math: str
     kernels: KernelChoice | None
     engine: EngineOptions
@@ -100,13 +101,15 @@ def recipe_from(document: Document) -> Recipe:
         if key in fields.keys:
             raise UsageError(f"`{key}` needs a target", where=str(fields.keys[key]), why="`target` is `none`")
     shapes, kernels = fields.get("shapes"), fields.get("kernels")
+    shape_nodes = shapes.sequence(minimum=1) if shapes else ()
     return Recipe(
         name=name,
         file=document.name,
         summary=fields["summary"].text(),
         target=None if target == "none" else target,
         target_location=fields["target"].location,
-        shapes=tuple(_relative(item) for item in shapes.sequence(minimum=1)) if shapes else (),
+        shapes=tuple(_relative(item) for item in shape_nodes),
+        shapes_locations=tuple(item.location for item in shape_nodes),
         math=fields["math"].choice(MATHS, "math"),
         kernels=_kernels(kernels) if kernels else None,
         engine=_engine(fields.get("engine")),

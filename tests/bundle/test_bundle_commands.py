@@ -11,7 +11,7 @@ from bundlemaker import KERNEL, NAME, make_bundle, seal, write_lists
 from click.testing import CliRunner, Result
 from elfmaker import Elf, program
 
-from aimabuild.base.errors import AimaError, CheckFailedError, UsageError
+from aimabuild.base.errors import CheckFailedError, UsageError
 from aimabuild.cli import cli
 
 
@@ -42,8 +42,12 @@ def test_verify_archive(tmp_path: Path) -> None:
     assert json.loads(call("verify", sealed.path, "--json").stdout)["tar_sha256"] == sealed.tar_sha256
     data = bytearray(sealed.path.read_bytes())
     data[len(data) // 2] ^= 1
-    sealed.path.write_bytes(data)
-    assert isinstance(call("verify", sealed.path).exception, AimaError)
+    whole = sealed.path.read_bytes()
+    for damaged in (bytes(data), whole[: len(whole) // 2], b"", b"no archive", whole + b"x"):
+        sealed.path.write_bytes(damaged)
+        error = call("verify", sealed.path).exception
+        assert isinstance(error, CheckFailedError), damaged[:20]
+        assert "damaged" in str(error)
 
 
 def test_diff_of_the_same(tmp_path: Path) -> None:

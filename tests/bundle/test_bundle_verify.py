@@ -340,3 +340,34 @@ def test_any_change_of_a_tar_is_noticed(edits: list[tuple[int, int]], tmp_path: 
     except AimaError:
         return
     assert problems
+
+
+HOSTILE: list[object] = [
+    *(None, True, 1, -1, 1.5, 10**4000, [], [1], {}),
+    *("", "x\x1b[2J", "\udcff", "../..", "/", "a" * 9999),
+]
+
+
+@pytest.mark.parametrize("field", ["path", "type", "mode", "size", "sha256", "target", "", "name", "entries"])
+def test_a_hostile_manifest_is_one_line(field: str, tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path)
+    manifest = json.loads((bundle / JSON_LIST).read_text())
+    for kind in ("f", "l", "d"):
+        for value in HOSTILE:
+            changed = json.loads(json.dumps(manifest))
+            index, entry = next((i, e) for i, e in enumerate(changed["entries"]) if e["type"] == kind)
+            if field in {"name", "entries"}:
+                changed[field] = value
+            elif field:
+                entry[field] = value
+            else:
+                changed["entries"][index] = value
+            _replace_manifest(bundle, json.dumps(changed))
+            if field == "name" and isinstance(value, str):
+                continue  # only an archive has a name of its own
+            report = verify(bundle)
+            assert report.problems, (field, kind, value)
+            with pytest.raises(CheckFailedError) as caught:
+                require(report, bundle)
+            assert len(str(caught.value)) < 1000
+            assert str(caught.value).count("\n") == len(report.problems)

@@ -239,3 +239,10 @@ def test_any_change_of_a_valid_file_loads_or_is_refused_with_its_place(data: st.
 @given(st.binary(max_size=200))
 def test_any_bytes_parse_or_are_refused_with_their_place(data: bytes) -> None:
     check_place(lambda: parse(data))
+
+
+def test_a_key_with_controls_is_shown_escaped() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse('"a\\e[2J\\n": 1\n').root.only(("b",))
+    assert caught.value.what == "unknown key `a\\x1b[2J\\n`"
+    assert parse('"a\\e": {b: 1}\n').root["a\x1b"].mapping()["b"].path == "a\\x1b.b"

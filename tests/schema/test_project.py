@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from mini import Mini
 
 from aimabuild.base.errors import UsageError
+from aimabuild.schema.document import MAX_BYTES, read_input
 from aimabuild.schema.project import find_root, load_project, load_template, template_names
 from aimabuild.schema.targets import TARGETS
 
@@ -47,7 +49,13 @@ ERRORS = [
     (RECIPE, "shapes: [shapes/small.yaml]\n", "", f"{RECIPE}:1:1", "the key `shapes` is missing"),
     (RECIPE, "[shapes/small.yaml]", "[../x.yaml]", f"{RECIPE}:5:10", "inside the project"),
     (RECIPE, "[shapes/small.yaml]", "[/x.yaml]", f"{RECIPE}:5:10", "inside the project"),
-    (RECIPE, "[shapes/small.yaml]", "[shapes/smal.yaml]", "shapes/smal.yaml", "no such file"),
+    (
+        RECIPE,
+        "[shapes/small.yaml]",
+        "[shapes/smal.yaml]",
+        f"{RECIPE}:5:10",
+        "did you mean `shapes/small.yaml`?",
+    ),
     (RECIPE, "scale: triton/scale,", "scale: triton/scal,", f"{RECIPE}:8:18", "did you mean `triton/scale`?"),
     (RECIPE, "bundle:", "engine: {glibc: 2.28}\nbundle:", f"{RECIPE}:9:17", "write it in quotes"),
     (RECIPE, "bundle:", "engine: {glibc: '3'}\nbundle:", f"{RECIPE}:9:17", "is not a glibc version"),
@@ -170,3 +178,47 @@ def test_targets_state_the_same_facts() -> None:
         assert target.name == name
         assert set(target.values()) == {"wave_size", "lds_max", "threads_max"}
         assert (target.vendor == "amd") == name.startswith("gfx")
+
+
+@pytest.mark.parametrize("name", [SHAPES, RECIPE, SCALE, "templates/triton/scale.py.j2"])
+@pytest.mark.parametrize("kind", ["pipe", "folder", "loop", "sparse"])
+def test_an_input_that_is_no_file_is_one_error(mini: Mini, name: str, kind: str) -> None:
+    path = mini.root / name
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "loop":
+        path.symlink_to(path.name)
+    else:
+        with path.open("wb") as file:
+            file.truncate(1 << 40)
+    with pytest.raises(UsageError) as caught:
+        load_project(mini.recipe)
+    if kind == "sparse":
+        assert "too large" in caught.value.what
+
+
+def test_a_loop_of_links_is_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    for recipe in (tmp_path / "loop", tmp_path / "loop/recipe.yaml"):
+        with pytest.raises(UsageError):
+            load_project(recipe)
+        with pytest.raises(UsageError):
+            find_root(recipe)
+
+
+def test_an_input_is_never_waited_for_nor_read_without_end(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match=r"not a regular file\n  why: it is a pipe"):
+        read_input(tmp_path / "pipe", "pipe")
+    with pytest.raises(UsageError, match="it is a device"):
+        read_input(Path("/dev/zero"), "zero")
+    with pytest.raises(UsageError, match="zero byte"):
+        read_input(tmp_path / "a\0b", "a")
+    (tmp_path / "most").write_bytes(b" " * MAX_BYTES)
+    assert len(read_input(tmp_path / "most", "most")) == MAX_BYTES
+    (tmp_path / "more").write_bytes(b" " * (MAX_BYTES + 1))
+    with pytest.raises(UsageError, match="too large"):
+        read_input(tmp_path / "more", "more")
