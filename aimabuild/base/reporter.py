@@ -6,8 +6,9 @@ import io
 import json
 import re
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +19,7 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     TextColumn,
+    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.table import Table
@@ -27,6 +29,32 @@ from aimabuild.base.errors import AimaError, printable
 # What JSON allows inside texts and a terminal or an encoder may not: DEL, C1 controls, lone surrogates,
 # format characters that reorder a line.
 _UNSAFE_JSON = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
+
+
+SILENCE = 30.0  # seconds without a line after which a reader without a terminal is told what goes on
+
+
+class _Heartbeat:
+    """Says what goes on after each `SILENCE` without a line; on a terminal the progress bar does."""
+
+    def __init__(self, reporter: Reporter, say: Callable[[], str]) -> None:
+        self._reporter = reporter
+        self._say = say
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        if not reporter.live and not reporter.quiet:
+            self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(SILENCE / 10):
+            if time.monotonic() - self._reporter.last_line >= SILENCE:
+                self._reporter.line(self._say())
+
+    def close(self) -> None:
+        """Say nothing more."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
 
 
 class Task:
@@ -39,28 +67,44 @@ class Task:
         self._unit = unit
         self._done = 0
         self._next_line = 0.25
+        self._last = ""
+        self._start = time.monotonic()
+        self._heartbeat = _Heartbeat(reporter, self._state)
         self._progress: Progress | None = None
         self._task = None
         if reporter.live:
-            count = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
-            columns = (TextColumn("{task.description}"), BarColumn(), count, TimeRemainingColumn())
+            # Items take seconds or minutes each: what is left of them cannot be told from the time so far.
+            numbers = (
+                (DownloadColumn(), TimeRemainingColumn())
+                if unit == "bytes"
+                else (MofNCompleteColumn(), TimeElapsedColumn())
+            )
+            columns = (BarColumn(bar_width=20), *numbers, TextColumn("{task.description}"))
             self._progress = Progress(*columns, console=reporter.err, transient=True)
             self._task = self._progress.add_task(title, total=total)
             self._progress.start()
 
     def advance(self, amount: int = 1, *, title: str | None = None) -> None:
-        """`amount` more units are done; `title` replaces the text shown."""
+        """`amount` more units are done; `title` is what was finished last."""
         self._done += amount
+        self._last = title or self._last
         if self._progress is not None and self._task is not None:
-            self._progress.update(
-                self._task, advance=amount, description=printable(title or self._title, keep="")
-            )
+            self._progress.update(self._task, advance=amount, description=self._description())
         elif self._done / self._total >= self._next_line:
             self._reporter.line(f"  {self._title}: {100 * self._done // self._total}%")
             self._next_line = self._done / self._total + 0.25
 
+    def _description(self) -> str:
+        return printable(f"{self._title}, last: {self._last}" if self._last else self._title, keep="")
+
+    def _state(self) -> str:
+        count = f"{self._done} of {self._total} {self._unit}"
+        last = f", last: {self._last}" if self._last else ""
+        return f"  {self._title}: {count} after {time.monotonic() - self._start:.0f} s{last}"
+
     def close(self) -> None:
         """Stop drawing."""
+        self._heartbeat.close()
         if self._progress is not None:
             self._progress.stop()
 
@@ -72,6 +116,7 @@ class Reporter:
         self.out = Console(file=sys.stdout, highlight=False, soft_wrap=True, markup=False, emoji=False)
         self.err = Console(file=sys.stderr, highlight=False, soft_wrap=True, markup=False, emoji=False)
         self.quiet = quiet
+        self.last_line = time.monotonic()
 
     @property
     def live(self) -> bool:
@@ -80,6 +125,7 @@ class Reporter:
 
     def line(self, text: str) -> None:
         """One line about the work, on stderr."""
+        self.last_line = time.monotonic()
         if not self.quiet:
             self.err.print(printable(text))
 
@@ -120,7 +166,11 @@ class Reporter:
         """Announce a stage, and say how long it took."""
         self.line(f"{title} ...")
         start = time.monotonic()
-        yield
+        heartbeat = _Heartbeat(self, lambda: f"  {title}: still at it after {time.monotonic() - start:.0f} s")
+        try:
+            yield
+        finally:
+            heartbeat.close()
         self.line(f"{title}: {time.monotonic() - start:.1f} s")
 
     @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +16,48 @@ if TYPE_CHECKING:
     from aimabuild.plan import Plan, PlannedKernel, PlannedObject
 
 DEFAULT_RECIPE = "recipes/gfx1151-bf16.yaml"
+TARGETS = ("engine", "launcher", "kernels", "native-tests", "bindings", "tests")
 recipe_argument = click.argument("recipe", type=click.Path(path_type=Path), default=DEFAULT_RECIPE)
+JOBS_HELP = "Commands at once (default: one for each processor, fewer where memory is short)."
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 kernel`, `2 kernels`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def find_recipe(given: Path) -> Path:
+    """The recipe file that the reader means: as given, or with `recipes/` before and `.yaml` behind.
+
+    Raises `UsageError` with what there is.
+    """
+    name = given if given.suffix == ".yaml" else given.with_name(f"{given.name}.yaml")
+    for path in (given, name, "recipes" / given, "recipes" / name):
+        if os.path.lexists(path) and not path.is_dir():
+            return path
+    if not Path("recipes").is_dir() and not Path("templates").is_dir():
+        raise UsageError(
+            "no such recipe, and this is no project",
+            where=str(given),
+            why=f"{Path.cwd()} holds no recipes/",
+            hint="run aimabuild in the project's folder, or give the whole path of a recipe",
+        )
+    if str(given) in TARGETS:
+        hint = f"name the recipe first: aimabuild build {DEFAULT_RECIPE} {given}"
+    else:
+        known = {path.stem: str(path) for path in sorted(Path("recipes").glob("*.yaml"))}
+        near = difflib.get_close_matches(given.stem, known, n=1, cutoff=0.5)
+        hint = f"did you mean `{known[near[0]]}`?" if near else f"recipes: {', '.join(known.values())}"
+    raise UsageError("no such recipe", where=str(given), hint=hint)
+
+
 def load_plan(recipe: Path) -> Plan:
-    """The plan of a recipe file."""
+    """The plan of a recipe file, as `find_recipe` finds it."""
     from aimabuild.plan import make_plan
     from aimabuild.schema.project import load_project
 
-    project = load_project(recipe)
+    project = load_project(find_recipe(recipe))
     return make_plan(project.recipe, project.shapes, project.templates)
 
 
@@ -38,9 +72,11 @@ def _reason(kernel: PlannedKernel, item: PlannedObject, sharing: int) -> str:
 
 
 def _plan_json(plan: Plan) -> dict[str, Any]:
+    from aimabuild.graph.budgets import budget_of
     from aimabuild.render import specs
 
     found = specs(plan)
+    items = {item.id: item for item in plan.objects}
     return {
         "schema": "aimabuild/plan/v1",
         "recipe": plan.recipe,
@@ -49,6 +85,7 @@ def _plan_json(plan: Plan) -> dict[str, Any]:
         "kernels": [
             {
                 **{key: value for key, value in found[kernel.id].items() if key != "schema"},
+                "budget": budget_of(items[kernel.object]),
                 "asked_at": str(kernel.location),
             }
             for kernel in plan.kernels
@@ -81,9 +118,8 @@ def plan(reporter: Reporter, recipe: Path, as_json: bool, why: bool) -> None:
     if rows:
         reporter.table(["kernel", "template", "tokens", "tile", "budget", *(["why"] if why else [])], rows)
     target = made.target or "no GPU target"
-    reporter.result(
-        f"{made.recipe}: {len(made.kernels)} kernels from {len(made.objects)} objects for {target}"
-    )
+    total = f"{counted(len(made.kernels), 'kernel')} from {counted(len(made.objects), 'object')}"
+    reporter.result(f"{made.recipe}: {total} for {target}")
 
 
 @click.command()
@@ -104,7 +140,7 @@ def render(reporter: Reporter, recipe: Path, folder: Path | None, wanted: str | 
     if wanted is not None:
         _print_sources(reporter, made, wanted)
         return
-    target = folder or find_root(recipe) / "build" / made.recipe / "kernels"
+    target = folder or find_root(find_recipe(recipe)) / "build" / made.recipe / "kernels"
     files = render_plan(made)
     written = [name for name, data in files.items() if write_if_changed(target / name, data)]
     if as_json:
@@ -135,7 +171,7 @@ def _print_sources(reporter: Reporter, made: Plan, wanted: str) -> None:
 @click.command()
 @recipe_argument
 @click.argument("targets", nargs=-1)
-@click.option("-j", "jobs", type=click.IntRange(min=1), help="Commands at once (default: the processors).")
+@click.option("-j", "--jobs", "jobs", type=click.IntRange(min=1), help=JOBS_HELP)
 @click.option("--explain", is_flag=True, help="Say for each thing that is rebuilt which input changed.")
 @click.option("--offline", is_flag=True, help="Fetch nothing.")
 @click.option("--mirror", metavar="URL", help="Debian mirror for what is not in the cache.")
@@ -168,7 +204,7 @@ def build(
     from aimabuild.schema.project import load_project
     from aimabuild.toolchain import open_toolchain
 
-    project = load_project(recipe)
+    project = load_project(find_recipe(recipe))
     planned = make_plan(project.recipe, project.shapes, project.templates)
     parts = needed_parts(planned, targets)
     toolchain = open_toolchain(
@@ -191,5 +227,5 @@ def build(
             {"schema": "aimabuild/build/v1", "recipe": result.recipe, "ran": result.ran, "made": there}
         )
         return
-    work = f"{result.ran} commands" if result.ran else "nothing to do"
+    work = counted(result.ran, "command") if result.ran else "nothing to do"
     reporter.result(f"{result.recipe}: {work}; {result.folder}")

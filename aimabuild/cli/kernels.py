@@ -4,25 +4,39 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from aimabuild.base.errors import UsageError
 from aimabuild.base.reporter import Reporter
-from aimabuild.cli.build import DEFAULT_RECIPE, json_option, load_plan, recipe_argument
+from aimabuild.cli.build import (
+    DEFAULT_RECIPE,
+    counted,
+    find_recipe,
+    json_option,
+    load_plan,
+    recipe_argument,
+)
+
+if TYPE_CHECKING:
+    from aimabuild.plan import Plan
 
 
-def _built(recipe: Path, reporter: Reporter) -> tuple[Path, dict[str, Any]]:
-    """(build/<recipe>, its kernel table). Warns when the recipe has changed since it was built."""
+def _built(recipe: Path, reporter: Reporter) -> tuple[Plan, Path, dict[str, Any]]:
+    """(today's plan, build/<recipe>, its kernel table). Warns when the recipe has changed since."""
     from aimabuild.compile.report import load_table
     from aimabuild.schema.project import find_root
 
+    recipe = find_recipe(recipe)
     plan = load_plan(recipe)
+    if not plan.kernels:
+        raise UsageError("this recipe has no kernels", where=str(recipe))
     folder = find_root(recipe) / "build" / plan.recipe
-    table = load_table(folder / "kernels.json")
+    table = load_table(folder / "kernels.json", recipe)
     if {kernel.id for kernel in plan.kernels} != {kernel["id"] for kernel in table["kernels"]}:
-        reporter.warn(f"{folder} is older than the recipe; run `aimabuild build` to renew it")
-    return folder, table
+        reporter.warn(f"{folder} is older than the recipe; run `aimabuild build {recipe}` to renew it")
+    return plan, folder, table
 
 
 @click.command()
@@ -36,18 +50,26 @@ def kernels(reporter: Reporter, recipe: Path, as_json: bool, op: str | None) -> 
     Registers are per lane, scratch is bytes per lane, LDS is bytes per workgroup with what is asked for at
     launch, waves/SIMD is how many waves fit and `limiter` what keeps more away.
     """
-    from aimabuild.compile.report import HEADER, RIGHT, SCHEMA_REPORT, report, row
+    from aimabuild.compile.report import HEADER, RIGHT, SCHEMA_REPORT, natural, report, row
+    from aimabuild.graph.budgets import budget_of
+    from aimabuild.schema.document import suggest
 
-    _, table = _built(recipe, reporter)
-    items = [item for item in report(table) if op in {None, item["op"]}]
+    plan, _, table = _built(recipe, reporter)
+    objects_of = {item.id: item for item in plan.objects}
+    budgets = {kernel.id: budget_of(objects_of[kernel.object]) for kernel in plan.kernels}
+    known = sorted({kernel["op"] for kernel in table["kernels"]})
+    if op is not None and op not in known:
+        why = f"operations here: {', '.join(known)}"
+        raise UsageError(f"no kernel of the operation `{op}`", why=why, hint=suggest(op, known))
+    items = sorted(report(table, budgets), key=lambda item: natural(item["id"]))
+    items = [item for item in items if op in {None, item["op"]}]
     if as_json:
         reporter.json({"schema": SCHEMA_REPORT, "target": table["target"], "kernels": items})
         return
     reporter.table(list(HEADER), [row(item) for item in items], right=RIGHT)
     objects = {item["object"]: item["bytes"] for item in items}
-    reporter.result(
-        f"{len(items)} kernels in {len(objects)} objects for {table['target']}, {sum(objects.values())} bytes"
-    )
+    made = f"{counted(len(items), 'kernel')} in {counted(len(objects), 'object')}"
+    reporter.result(f"{made} for {table['target']}, {sum(objects.values())} bytes")
 
 
 def _disassembly(folder: Path, kernel: dict[str, Any], target: str, reporter: Reporter) -> str:
@@ -78,7 +100,7 @@ def disasm(reporter: Reporter, kernel: str, recipe: Path, counts: bool, as_json:
     from aimabuild.compile.isa import mnemonics
     from aimabuild.compile.report import pick
 
-    folder, table = _built(recipe, reporter)
+    _, folder, table = _built(recipe, reporter)
     item = dict(pick(table["kernels"], kernel))
     text = _disassembly(folder, item, table["target"], reporter)
     counted: Counter[str] = mnemonics(text)

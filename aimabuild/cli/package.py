@@ -11,7 +11,7 @@ import click
 
 from aimabuild.base.errors import CheckFailedError, UsageError
 from aimabuild.base.reporter import Reporter
-from aimabuild.cli.build import DEFAULT_RECIPE, json_option
+from aimabuild.cli.build import DEFAULT_RECIPE, JOBS_HELP, find_recipe, json_option
 
 if TYPE_CHECKING:
     from aimabuild.bundle.package import Packaged
@@ -189,9 +189,7 @@ def _guess_bundle(file: str) -> tuple[Path, str]:
 @click.argument("recipe", type=_path, default=DEFAULT_RECIPE)
 @click.option("--out", type=_path, help="Folder for the archive (default: dist/ of the project).")
 @click.option("--no-prove", is_flag=True, help="Leave out the sealed run of the finished archive.")
-@click.option(
-    "-j", "--jobs", type=click.IntRange(min=1), help="Commands at once (default: what memory allows)."
-)
+@click.option("-j", "--jobs", type=click.IntRange(min=1), help=JOBS_HELP)
 @click.option("--offline", is_flag=True, help="Use the toolchain's cache only.")
 @click.option("--mirror", metavar="URL", help="Debian mirror to use instead of the host's own.")
 @click.option("--rocm", type=_path, help="Use this ROCm tree instead of the fetched headers.")
@@ -221,6 +219,7 @@ def package(
     from aimabuild.schema.project import load_project
     from aimabuild.toolchain import open_toolchain
 
+    recipe = find_recipe(recipe)
     project = load_project(recipe)
     plan = make_plan(project.recipe, project.shapes, project.templates)
     parts = {*build_parts(plan), *needed_parts(plan.target), "qwen-tokenizer"}

@@ -4,11 +4,14 @@ A budget states the measured value. So a limit must hold, and a limit on spills,
 is looser than what the kernel uses needs a `reason`: else a later compiler could make the kernel worse and
 nobody would see it. Matrix instructions and registers change with unrolling alone, and one budget serves
 several dimensions: there the limit only has to hold.
+
+No compile reads a budget: it is compared after a build, so that a new figure compiles nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from aimabuild.base.errors import CheckFailedError
@@ -38,7 +41,8 @@ class Line:
 
     def __str__(self) -> str:
         relation = "at least" if self.at_least else "at most"
-        return f"{self.name} is {self.measured:g}, the budget says {relation} {self.limit}"
+        text = f"{self.name} is {self.measured:g}, the budget says {relation} {self.limit}"
+        return f"{text}, which is loose" if self.loose else text
 
 
 def compare(budget: Mapping[str, int | str], resources: Resources) -> tuple[Line, ...]:
@@ -58,8 +62,8 @@ def compare(budget: Mapping[str, int | str], resources: Resources) -> tuple[Line
     return tuple(lines)
 
 
-def check(kernel: str, budget: Mapping[str, int | str], resources: Resources, *, lds_max: int) -> None:
-    """Raise `CheckFailedError` when the kernel breaks a limit, or keeps a loose one without a reason.
+def check_group_memory(kernel: str, resources: Resources, *, lds_max: int) -> None:
+    """Raise `CheckFailedError` for a workgroup that no launch can serve.
 
     lds_max: bytes that the target can give to one workgroup.
     """
@@ -69,20 +73,30 @@ def check(kernel: str, budget: Mapping[str, int | str], resources: Resources, *,
             where=kernel,
             hint="choose a smaller tile or fewer stages in the shapes file",
         )
-    lines = compare(budget, resources)
-    broken = [str(line) for line in lines if not line.holds]
-    if broken:
-        raise CheckFailedError(
-            "the kernel exceeds its budget",
-            where=kernel,
-            why="; ".join(broken),
-            hint="choose another tile, or state the new figure in the shapes file",
-        )
-    loose = [str(line) for line in lines if line.loose]
-    if loose and not budget.get("reason"):
-        raise CheckFailedError(
-            "the budget is looser than what the kernel uses, and gives no reason",
-            where=kernel,
-            why="; ".join(loose),
-            hint="state the measured value in the shapes file, or add a `reason`",
-        )
+
+
+def faults(budget: Mapping[str, int | str], resources: Resources) -> tuple[Line, ...]:
+    """The limits that are broken, and those that are loose without a `reason`."""
+    excused = bool(budget.get("reason"))
+    return tuple(
+        line for line in compare(budget, resources) if not line.holds or (line.loose and not excused)
+    )
+
+
+def stated(budget: Mapping[str, int | str], measured: Sequence[Resources]) -> str:
+    """The budget as the shapes file would state it: the worst measured value for each of its limits.
+
+    A reason is kept, and asked for where one budget serves kernels that measure differently.
+    """
+    lines = [compare(budget, resources) for resources in measured]
+    words: list[str] = []
+    for same in zip(*lines, strict=True):
+        values = [int(line.measured) for line in same]
+        words.append(f"{same[0].name}: {min(values) if same[0].at_least else max(values)}")
+    reason = budget.get("reason")
+    if not reason and any(
+        same[0].name in _TIGHT and len({int(line.measured) for line in same}) > 1
+        for same in zip(*lines, strict=True)
+    ):
+        reason = "say why its kernels measure differently"
+    return "{" + ", ".join([*words, *([f"reason: {json.dumps(reason)}"] if reason else [])]) + "}"

@@ -78,7 +78,7 @@ def compile_hip(
         dependencies = read_dependencies((folder / "device.d").read_text())
         here = [folder, spec.path.parent, Path.cwd(), Path.home()]
         check_paths(spec.id, image, [*here, *tools.folders()])
-    budget.check(spec.id, spec.budget, record.resources, lds_max=TARGETS[spec.target].lds_max)
+    budget.check_group_memory(spec.id, record.resources, lds_max=TARGETS[spec.target].lds_max)
     return Compiled(image, record, dependencies)
 
 

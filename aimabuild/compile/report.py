@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,17 @@ HEADER = (
 RIGHT = frozenset({"threads", "VGPR", "SGPR", "spills", "scratch", "LDS", "waves/SIMD", "WMMA", "bytes"})
 
 
-def load_table(path: Path) -> dict[str, Any]:
+def natural(text: str) -> list[tuple[int, str]]:
+    """Sort key that counts: t33 before t257."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split("([0-9]+)", text)]
+
+
+def load_table(path: Path, recipe: Path) -> dict[str, Any]:
     """kernels.json of a build. Raises `AimaError` when the recipe was not built."""
     if not path.is_file():
-        raise AimaError("the kernels are not built", where=str(path), hint="run `aimabuild build` first")
+        raise AimaError(
+            "the kernels are not built", where=str(path), hint=f"run `aimabuild build {recipe}` first"
+        )
     return read_json(path, SCHEMA)
 
 
@@ -37,14 +45,18 @@ def budget_state(budget: Mapping[str, int | str], resources: Resources) -> str:
     return "loose" if any(line.loose for line in lines) else "kept"
 
 
-def report(table: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The table's kernels with `lds` (dynamic included) and `budget_state` added to their resources."""
+def report(table: Mapping[str, Any], budgets: Mapping[str, Mapping[str, int | str]]) -> list[dict[str, Any]]:
+    """The table's kernels with `lds` (dynamic included), `budget` and `budget_state` added.
+
+    budgets: kernel id -> budget of today's plan. A kernel that the plan no longer has is `stale`.
+    """
     items: list[dict[str, Any]] = []
     for kernel in table["kernels"]:
         resources = Resources(**kernel["resources"])
-        state = budget_state(kernel["budget"], resources)
+        budget = budgets.get(kernel["id"])
+        state = budget_state(budget, resources) if budget is not None else "stale"
         facts = {**kernel["resources"], "lds": resources.lds}
-        items.append({**kernel, "resources": facts, "budget_state": state})
+        items.append({**kernel, "resources": facts, "budget": dict(budget or {}), "budget_state": state})
     return items
 
 
@@ -68,7 +80,9 @@ def pick(kernels: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
     found = exact or [kernel for kernel in kernels if kernel["id"].startswith(name)]
     if len(found) == 1:
         return found[0]
-    ids = ", ".join(kernel["id"] for kernel in found[:6])
+    ids = ", ".join(
+        [*(kernel["id"] for kernel in found[:6]), *(["\N{HORIZONTAL ELLIPSIS}"] if len(found) > 6 else [])]
+    )
     if found:
         raise UsageError(f"`{name}` fits {len(found)} kernels", why=ids, hint="give more of the id")
     raise UsageError(f"no kernel `{name}`", hint="`aimabuild kernels` lists them")

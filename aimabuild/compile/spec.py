@@ -60,7 +60,6 @@ class KernelSpec:
     grid: tuple[SpecAxis, ...] | None
     fill_source: Path | None
     fill_symbol: str | None
-    budget: Mapping[str, int | str]
 
 
 def _arg(entry: Mapping[str, Any]) -> SpecArg:
@@ -94,7 +93,6 @@ def _spec(path: Path, value: Mapping[str, Any]) -> KernelSpec:
         grid=tuple(SpecAxis(a["var"], a["mul"], a["add"], a["div"]) for a in grid) if grid else None,
         fill_source=path.parent / fill["source"] if fill else None,
         fill_symbol=fill["symbol"] if fill else None,
-        budget=dict(value["budget"]),
     )
 
 

@@ -249,7 +249,6 @@ def table_json(target: str, build: str, kernels: Sequence[Entry]) -> dict[str, A
                 "tile": dict(spec.tile),
                 "grid": _grid_json(spec.grid),
                 "fill": spec.fill_symbol,
-                "budget": dict(spec.budget),
                 **facts,
             }
         )

@@ -155,7 +155,7 @@ def compile_triton(
             record = nvidia_record(spec, image, nvdisasm_text(nvdisasm(site), image_path), made)
         else:
             record = amd_record(spec, image, objdump_text(objdump, image_path, spec.symbol), made)
-    budget.check(spec.id, spec.budget, record.resources, lds_max=TARGETS[spec.target].lds_max)
+    budget.check_group_memory(spec.id, record.resources, lds_max=TARGETS[spec.target].lds_max)
     return Compiled(image, record)
 
 

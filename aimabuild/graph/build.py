@@ -14,6 +14,7 @@ from aimabuild.base.errors import AimaError, UsageError
 from aimabuild.base.files import write_if_changed
 from aimabuild.base.reporter import Reporter
 from aimabuild.graph import explain, memory
+from aimabuild.graph.budgets import check_budgets
 from aimabuild.graph.info import clang_version, info_cpp, make_info, source_commit
 from aimabuild.graph.kernels import export_list, kernel_edges, kernel_rules
 from aimabuild.graph.layout import Layout
@@ -102,6 +103,8 @@ def build_plan(
             for line in explain.plan_changes(explain.load(last), plan):
                 reporter.line(f"  plan: {line}")
         finished = _run(plan, tools, layout, root, reporter, jobs=jobs, wanted=wanted, why=why)
+        if plan.kernels and (not wanted or layout.kernels_library in wanted):
+            check_budgets(plan, layout, root, project.recipe.file)
         explain.save(last, plan)
     return _result(plan, layout, root, known, len(finished.steps))
 

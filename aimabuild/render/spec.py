@@ -2,7 +2,7 @@
 
 An object's spec is what its compiler reads. A kernel whose dimensions are all compiled in *is* its object:
 one id, one spec. A kernel that shares an object (dimensions as run-time arguments) has a spec of its own, for
-the table alone, whose `object` names the object's id.
+the table alone, whose `object` names the object's id. No budget is in a spec: nothing is made from it.
 """
 
 from __future__ import annotations
@@ -33,12 +33,6 @@ def _args(item: PlannedObject) -> list[dict[str, Any]]:
     return args
 
 
-def _budget(item: PlannedObject) -> dict[str, int | str]:
-    if item.budget is None:
-        return {}
-    return {**item.budget.limits(), **({"reason": item.budget.reason} if item.budget.reason else {})}
-
-
 def source_name(item: PlannedObject) -> str:
     """What the rendered source is called."""
     return "kernel.py" if item.template.compiler == "triton" else "kernel.hip"
@@ -59,7 +53,6 @@ def _common(item: PlannedObject) -> dict[str, Any]:
         "constants": dict(item.constants),
         "options": dict(item.options),
         "fill": fill,
-        "budget": _budget(item),
     }
 
 

@@ -369,5 +369,5 @@ def test_a_hostile_manifest_is_one_line(field: str, tmp_path: Path) -> None:
             assert report.problems, (field, kind, value)
             with pytest.raises(CheckFailedError) as caught:
                 require(report, bundle)
-            assert len(str(caught.value)) < 1000
+            assert max(map(len, str(caught.value).splitlines())) < 1000
             assert str(caught.value).count("\n") == len(report.problems)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -10,6 +11,7 @@ from mini import Mini
 
 from aimabuild.base.errors import UsageError
 from aimabuild.cli import cli
+from aimabuild.cli.build import find_recipe
 
 
 def run(*words: str) -> Result:
@@ -62,3 +64,37 @@ def test_a_mistake_in_the_shapes_is_a_usage_error(mini: Mini) -> None:
     mini.edit("shapes/small.yaml", "{block: 128}", "{blok: 128}")
     with pytest.raises(UsageError, match="no tile parameter `blok`"):
         cli.main(["plan", str(mini.recipe)], standalone_mode=False)
+
+
+def test_a_recipe_may_be_named_shortly(mini: Mini, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(mini.root)
+    for name in ("small", "small.yaml", "recipes/small", "recipes/small.yaml"):
+        assert find_recipe(Path(name)) == Path("recipes/small.yaml")
+    assert find_recipe(mini.recipe) == mini.recipe
+    assert "small: 4 kernels" in run("plan", "small").stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("smal", "did you mean `recipes/small.yaml`?"),
+        ("recipes/smal.yaml", "did you mean `recipes/small.yaml`?"),
+        ("kernels", "name the recipe first: aimabuild build recipes/gfx1151-bf16.yaml kernels"),
+        ("zzz", "recipes: recipes/small.yaml"),
+        ("recipes", "recipes: recipes/small.yaml"),
+    ],
+)
+def test_an_unknown_recipe_has_a_hint(
+    mini: Mini, monkeypatch: pytest.MonkeyPatch, name: str, hint: str
+) -> None:
+    monkeypatch.chdir(mini.root)
+    with pytest.raises(UsageError, match="no such recipe") as caught:
+        find_recipe(Path(name))
+    assert caught.value.hint == hint
+
+
+def test_outside_the_project_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="this is no project") as caught:
+        find_recipe(Path("small"))
+    assert "project's folder" in str(caught.value.hint)

@@ -13,6 +13,7 @@ from mini import Mini
 from aimabuild.base.errors import AimaError, UsageError
 from aimabuild.cli import cli
 from aimabuild.cli import kernels as module
+from aimabuild.compile.report import natural
 
 RESOURCES = {
     "vgpr": 97,
@@ -48,7 +49,6 @@ def build(mini: Mini, **changes: Any) -> list[dict[str, Any]]:
             "symbol": "aima_x",
             "block": [128, 1, 1],
             "bytes": 5000,
-            "budget": {"spills": 0, "occupancy": 12},
             "resources": RESOURCES,
         }
         for kernel in mini.plan().kernels
@@ -91,16 +91,48 @@ def test_as_json_with_dynamic_lds(mini: Mini) -> None:
 @pytest.mark.parametrize(
     ("budget", "state"),
     [
-        ({}, "none"),
-        ({"occupancy": 12, "wmma_min": 4}, "kept"),
-        ({"occupancy": 8, "reason": "other K"}, "loose"),
-        ({"occupancy": 16}, "broken"),
+        (None, "none"),
+        ("occupancy: 12, wmma_min: 4", "kept"),
+        ("occupancy: 8, reason: other K", "loose"),
+        ("occupancy: 16", "broken"),
     ],
 )
-def test_state_of_a_budget(mini: Mini, budget: dict[str, Any], state: str) -> None:
-    build(mini, budget=budget)
+def test_the_state_of_a_budget_is_that_of_the_recipe_today(
+    mini: Mini, budget: str | None, state: str
+) -> None:
+    build(mini)
+    old = ", budget: {gfx1151: {spills: 0}}"
+    mini.edit("shapes/small.yaml", old, f", budget: {{gfx1151: {{{budget}}}}}" if budget else "")
     value = json.loads(run("kernels", str(mini.recipe), "--json").stdout)
-    assert value["kernels"][0]["budget_state"] == state
+    item = next(item for item in value["kernels"] if item["tokens"] == [1, 64])
+    assert item["budget_state"] == state
+    assert item["budget"].get("reason") == ("other K" if state == "loose" else None)
+
+
+def test_a_kernel_that_the_recipe_lost_is_stale(mini: Mini) -> None:
+    build(mini)
+    mini.edit("shapes/small.yaml", "tile: {block: 128}", "tile: {block: 256}")
+    value = json.loads(run("kernels", str(mini.recipe), "--json").stdout)
+    assert sorted(item["budget_state"] for item in value["kernels"]) == ["kept", "none", "none", "stale"]
+
+
+def test_an_unknown_operation_is_an_error(mini: Mini) -> None:
+    build(mini)
+    with pytest.raises(UsageError, match="no kernel of the operation `scal`") as caught:
+        cli.main(["kernels", str(mini.recipe), "--op", "scal"], standalone_mode=False)
+    assert caught.value.hint == "did you mean `scale`?"
+
+
+def test_a_recipe_without_kernels_says_so(mini: Mini) -> None:
+    mini.edit("recipes/small.yaml", "target: gfx1151\nshapes: [shapes/small.yaml]\n", "target: none\n")
+    mini.edit("recipes/small.yaml", "kernels:\n  serve: {scale: triton/scale, matmul: ck/matmul}\n", "")
+    with pytest.raises(UsageError, match="this recipe has no kernels"):
+        cli.main(["kernels", str(mini.recipe)], standalone_mode=False)
+
+
+def test_kernels_are_sorted_as_a_reader_counts(mini: Mini) -> None:
+    names = ["k-t257", "k-t33", "k-n64-t1", "k-n2048-t1"]
+    assert sorted(names, key=natural) == ["k-n64-t1", "k-n2048-t1", "k-t33", "k-t257"]
 
 
 def test_an_alternative_is_marked(mini: Mini) -> None:
@@ -111,7 +143,7 @@ def test_an_alternative_is_marked(mini: Mini) -> None:
 def test_without_a_build_it_says_what_to_run(mini: Mini) -> None:
     with pytest.raises(AimaError, match="the kernels are not built") as caught:
         cli.main(["kernels", str(mini.recipe)], standalone_mode=False)
-    assert caught.value.hint == "run `aimabuild build` first"
+    assert caught.value.hint == f"run `aimabuild build {mini.recipe}` first"
 
 
 def test_a_build_older_than_the_recipe_is_named(mini: Mini) -> None:

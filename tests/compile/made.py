@@ -40,7 +40,6 @@ def spec_json(**changes: Any) -> dict[str, Any]:
         "constants": {"N": 64},
         "options": {"num_warps": 4},
         "fill": None,
-        "budget": {},
         "dims": {"n": 64},
         "tokens": [1, 8192],
         "primary": True,

@@ -15,6 +15,8 @@ from mini import Mini
 
 from aimabuild.base.errors import AimaError
 from aimabuild.base.reporter import Reporter
+from aimabuild.compile.record import Record, record_bytes
+from aimabuild.compile.resources import Resources
 from aimabuild.graph import BuildResult, Tools, build_plan
 from aimabuild.graph.tools import BindingTools
 
@@ -60,7 +62,7 @@ case "$module" in
       sleep "$(cat "$here/slow")"
       printf 'an object' >> "$out"
     fi
-    put "object $sum" "$out"; put "record $sum" "$record" ;;
+    put "object $sum" "$out"; put "$(sed "s/@SUM@/$sum/" "$here/record")" "$record" ;;
   *.table)
     sum=$(hash $inputs); put "table $sum" "$c"; put "images $sum" "$s"; put "json $sum" "$json" ;;
   *)
@@ -74,6 +76,19 @@ case "$module" in
     hash $inputs $headers > "$out" ;;
 esac
 """
+RECORD = Record(
+    id="k",
+    sha256="@SUM@",
+    bytes=1,
+    symbol="s",
+    kernarg_size=0,
+    args=(),
+    block=(128, 1, 1),
+    lds_bytes=0,
+    wave_size=32,
+    resources=Resources(24, 10, 0, 0, 0, 0, 0, 4, 16, "waves", 0, None, 100),
+    compiler="fake",
+)
 NATIVE = {
     "native/src/cli/main.cpp": '#include "base/name.h"\nint main() {}\n',
     "native/src/base/name.cpp": '#include "base/name.h"\n',
@@ -117,6 +132,7 @@ class Fake:
         script = folder / "tool"
         script.write_text(SCRIPT.replace("@HERE@", str(folder)))
         script.chmod(0o755)
+        (folder / "record").write_text(record_bytes(RECORD).decode())
         (folder / "packages/aimabuild/compile").mkdir(parents=True)
         (folder / "packages/aimabuild/compile/triton_aot.py").write_text("VERSION = 1\n")
         return cls(mini, folder)

@@ -109,12 +109,49 @@ def test_a_comment_in_the_shapes_builds_nothing(fake: Fake) -> None:
     assert fake.build()[1] == []
 
 
-def test_a_budget_checks_its_kernel_again(fake: Fake) -> None:
+def test_a_budget_compiles_nothing(fake: Fake) -> None:
     fake.build()
-    fake.mini.edit("shapes/small.yaml", "{spills: 0}", "{spills: 1}")
+    mini = fake.mini
+    mini.edit("shapes/small.yaml", "{spills: 0}", "{spills: 1, vgpr_max: 20, occupancy: 17}")
+    with pytest.raises(CheckFailedError) as caught:
+        fake.build()
+    assert fake.log() == []
+    assert caught.value.exit_code == 3
+    kernel = next(kernel for kernel in mini.plan().kernels if kernel.tokens == (1, 64))
+    said = (
+        "spills is 0, the budget says at most 1, which is loose; "
+        "occupancy is 16, the budget says at least 17; vgpr_max is 24, the budget says at most 20"
+    )
+    command = "`aimabuild kernels recipes/small.yaml`"
+    assert str(caught.value).splitlines() == [
+        "small: 1 compiled object misses its budget",
+        "  why: shapes/small.yaml:10:66: triton/scale",
+        f"      {kernel.id}: {said}",
+        "      measured: gfx1151: {spills: 0, occupancy: 16, vgpr_max: 24}",
+        f"  hint: choose another tile, or state what is measured; {command} shows all",
+    ]
+    mini.edit(
+        "shapes/small.yaml",
+        "spills: 1, vgpr_max: 20, occupancy: 17",
+        "spills: 0, occupancy: 16, vgpr_max: 24",
+    )
     _, log, lines = fake.build(why=True)
-    assert [line.split(" ")[0] for line in log].count("aimabuild.compile.triton_aot") == 1
-    assert any("budget: spills 0 -> 1" in line for line in lines)
+    assert log == []
+    assert any("budget: " in line and "vgpr_max unset -> 24" in line for line in lines)
+    mini.edit("shapes/small.yaml", "vgpr_max: 24", "vgpr_max: 23")
+    fake.build("engine")  # no kernel was asked for
+
+
+def test_every_missed_budget_is_in_one_error(fake: Fake) -> None:
+    fake.mini.edit(
+        "shapes/small.yaml", "tile: {block: 128}}", "tile: {block: 128}, budget: {gfx1151: {wmma_min: 1}}}"
+    )
+    fake.mini.edit("shapes/small.yaml", "{spills: 0}", "{spills: 1}")
+    with pytest.raises(CheckFailedError, match="2 compiled objects miss their budget") as caught:
+        fake.build()
+    assert str(caught.value).count("measured: ") == 2
+    assert (fake.mini.root / "build/small/kernels.json").is_file()
+    assert not (fake.mini.root / "build/small/last-plan.json").exists()
 
 
 def test_a_template_rebuilds_all_of_its_kernels_alone(fake: Fake) -> None:
@@ -195,7 +232,7 @@ def test_a_failing_compile_is_one_error_with_the_end_of_its_output(fake: Fake) -
     fake.build()
 
 
-def test_a_broken_budget_exits_3(fake: Fake) -> None:
+def test_a_compile_that_finds_a_check_broken_exits_3(fake: Fake) -> None:
     (fake.folder / "fail").write_text("3")
     with pytest.raises(CheckFailedError):
         fake.build("kernels")
