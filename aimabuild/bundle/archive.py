@@ -168,7 +168,8 @@ def _disk_errors(target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        hint = "free some space; nothing was left behind" if error.errno == errno.ENOSPC else None
+        full = error.errno == errno.ENOSPC
+        hint = f"free some space in {target.parent}; nothing was left behind" if full else None
         raise AimaError(
             "the archive cannot be written", where=str(target), why=error.strerror, hint=hint
         ) from None

@@ -83,7 +83,8 @@ def _stage(inputs: Inputs, work: Path, reporter: Reporter) -> Assembled:
             for library in sorted(names):
                 reporter.line(f"  closure: {library} is {what} since the last package")
     total = sum(entry.size for entry in made.entries.values())
-    reporter.line(f"  {len(made.entries)} entries, {total / 1e6:.1f} MB, {len(after)} names in lib/")
+    count = f"{len(made.entries) - 1} entries and the list of them"
+    reporter.line(f"  {count}, {total / 1e6:.1f} MB, {len(after)} names in lib/")
     return Assembled(final, made.name, made.entries, made.loader)
 
 

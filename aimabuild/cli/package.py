@@ -90,7 +90,8 @@ def _closure_json(process: Process) -> dict[str, Any]:
 def verify(reporter: Reporter, bundle: Path, as_json: bool) -> None:
     """Check an archive or an extracted bundle against its manifest.
 
-    Exit code 3 lists every file, folder or link that differs, is missing or does not belong there.
+    Exit code 3 lists every file, folder or link that differs, is missing or does not belong there; an archive
+    that is damaged or cut short has exit code 3 too.
     """
     from aimabuild.bundle.verify import require
     from aimabuild.bundle.verify import verify as check
@@ -99,14 +100,25 @@ def verify(reporter: Reporter, bundle: Path, as_json: bool) -> None:
     if as_json:
         reporter.json(report.as_json())
     elif not report.problems:
-        reporter.result(f"{bundle}: ok, {report.entries} entries, {report.size / 1e6:.1f} MB")
+        listed = f"{report.entries - 1} entries and the list of them"  # as the launcher counts
+        reporter.result(f"{bundle}: ok, {listed}, {report.size / 1e6:.1f} MB")
         reporter.result(f"  list sha256 {report.list_sha256}")
     require(report, bundle)
 
 
 def _read(bundle: Path) -> Found:
+    from aimabuild.bundle.entries import TEXT_LIST
     from aimabuild.bundle.verify import read_bundle_files
 
+    if bundle.is_dir() and not (bundle / TEXT_LIST).is_file():
+        inside = sorted(bundle.glob(f"bundle/*/{TEXT_LIST}"))
+        name = inside[0].parents[2] if len(inside) == 1 else "build/RECIPE/bundle/NAME"
+        raise UsageError(
+            "this folder is no bundle",
+            where=str(bundle),
+            why=f"it holds no {TEXT_LIST}",
+            hint=f"give an archive or an extracted bundle, such as {name}",
+        )
     return read_bundle_files(bundle)
 
 
@@ -116,17 +128,25 @@ def _read(bundle: Path) -> Found:
 @json_option
 @click.pass_obj
 def diff(reporter: Reporter, old: Path, new: Path, as_json: bool) -> None:
-    """Compare two bundles: files, kernels, resources."""
-    from aimabuild.bundle.diff import compare_bundles
+    """Compare two bundles: files, kernels, resources.
+
+    OLD and NEW are archives or extracted bundles. Exit code 0 whether they differ or not: --json has `same`.
+    """
+    from aimabuild.bundle.diff import by_object, compare_bundles
 
     difference = compare_bundles(_read(old), _read(new))
     if as_json:
         reporter.json(difference.as_json())
         return
-    for title, changes in (("file", difference.files), ("kernel", difference.kernels)):
-        for change in changes:
-            details = f": {', '.join(change.details)}" if change.details else ""
-            reporter.result(f"{change.what} {title} {change.name}{details}")
+    for title, groups in (
+        ("file", [[change] for change in difference.files]),
+        ("kernel", by_object(difference.kernels)),
+    ):
+        for first, *others in groups:
+            details = f": {', '.join(first.details)}" if first.details else ""
+            reporter.result(f"{first.what} {title} {first.name}{details}")
+            for other in others:
+                reporter.result(f"  the same object: {other.name}")
     for name in difference.lists:
         reporter.result(f"changed list {name}")
     if difference.as_json()["same"]:
@@ -251,7 +271,8 @@ def _demo(work: Path, toolchain: Toolchain, reporter: Reporter) -> Callable[[], 
         from aimabuild.bundle.prove import Demo
         from aimabuild.demo import write_demo_model
 
-        model = write_demo_model(work / "demo-model", toolchain, reporter)
+        stage = "demo model for the sealed run"
+        model = write_demo_model(work / "demo-model", toolchain, reporter, stage=stage)
         return Demo(work / "demo-model", model.prompt, model.sentence)
 
     return write
@@ -266,5 +287,6 @@ def _print_next(reporter: Reporter, made: Packaged) -> None:
     if not made.proved:
         reporter.warn("the sealed run was left out; the release file says so")
     reporter.result("next:")
-    reporter.result(f"  tar --zstd -xf {shlex.quote(str(archive))} && ./{name}/bin/aima-engine doctor")
-    reporter.result(f"  ./{name}/bin/aima-engine generate --model-dir DIR --prompt 'Hello' --max-tokens 32")
+    # Outside the checkout, where the unpacked bundle would lie among the sources.
+    reporter.result(f"  tar --zstd -xf {shlex.quote(str(archive))} -C ~ && ~/{name}/bin/aima-engine doctor")
+    reporter.result(f"  ~/{name}/bin/aima-engine generate --model-dir DIR --prompt 'Hello' --max-tokens 32")

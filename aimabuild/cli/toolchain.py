@@ -10,6 +10,7 @@ import click
 from aimabuild.base.errors import CheckFailedError, UsageError
 from aimabuild.base.files import write_if_changed
 from aimabuild.base.reporter import Reporter
+from aimabuild.cli import SuggestingGroup
 
 if TYPE_CHECKING:
     from aimabuild.toolchain.state import PartState
@@ -24,7 +25,7 @@ _mirror = click.option("--mirror", metavar="URL", help="Debian mirror to use ins
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def toolchain() -> None:
     """List, fetch or lock compilers, headers and libraries.
 

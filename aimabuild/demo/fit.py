@@ -96,14 +96,21 @@ def documented_cases(ranks: Ranks, sentence: str) -> tuple[Case, ...]:
     )
 
 
-def ids_of_sentence(ranks: Ranks, sentence: str) -> tuple[int, ...]:
-    """The sentence and the end of the turn. UsageError when it is empty or too long."""
+def check_sentence(sentence: str) -> None:
+    """UsageError for a sentence that is empty or no text."""
     try:
         sentence.encode()
     except UnicodeEncodeError as error:
         raise UsageError("the sentence is not valid text", why=str(error)) from error
+    if not sentence.strip():
+        raise UsageError("the sentence is empty")
+
+
+def ids_of_sentence(ranks: Ranks, sentence: str) -> tuple[int, ...]:
+    """The sentence and the end of the turn. UsageError when it is empty or too long."""
+    check_sentence(sentence)
     ids = tuple(i for piece in _PIECES.findall(sentence) for i in ranks.encode(piece))
-    if not sentence.strip() or not ids:
+    if not ids:
         raise UsageError("the sentence is empty")
     if len(ids) > MAX_SENTENCE_TOKENS:
         raise UsageError(

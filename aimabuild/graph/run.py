@@ -183,7 +183,7 @@ def raise_failure(finished: Finished, log: Path, shown: str) -> None:
     kind = CheckFailedError if all(step.code == CheckFailedError.exit_code for step in failed) else AimaError
     step = failed[0]
     more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-    output = [line for line in step.output if line.strip()][-_TAIL:]
+    output = [line.removeprefix("error: ") for line in step.output if line.strip()][-_TAIL:]
     raise kind(
         f"{step.title} failed{more}",
         why="\n    ".join(output) or f"exit status {step.code}",

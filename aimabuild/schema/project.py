@@ -93,6 +93,16 @@ def _decode(data: bytes, name: str) -> str:
         raise UsageError("not UTF-8 text", where=f"{name}:{line}") from None
 
 
+def _check_template_names(root: Path, shapes: tuple[Shapes, ...]) -> None:
+    """Every template that a shape offers is there: a misspelt one would look like one that is not chosen."""
+    known = frozenset(template_names(root))
+    for shape in (kernel for file in shapes for kernel in file.kernels):
+        for name, location in shape.template_locations.items():
+            if name not in known:
+                hint = suggest(name, sorted(known))
+                raise UsageError(f"there is no template `{name}`", where=str(location), hint=hint)
+
+
 def _load_shapes(root: Path, name: str, named_at: Location) -> Document:
     path = root / name
     if not os.path.lexists(path):
@@ -116,6 +126,7 @@ def load_project(recipe_path: Path, root: Path | None = None) -> Project:
         shapes_from(_load_shapes(home, name, named_at))
         for name, named_at in zip(recipe.shapes, recipe.shapes_locations, strict=True)
     )
+    _check_template_names(home, shapes)
     templates: dict[str, Template] = {}
     if recipe.kernels is not None:
         for op, names in recipe.kernels.serve.items():

@@ -84,7 +84,7 @@ def download(
             process.kill()
             process.wait()
     if process.returncode != 0:
-        raise _pip_error(line, log.read_text(errors="replace"), sha256)
+        raise _pip_error(line, log.read_text(errors="replace"), sha256, folder)
     advance(size - seen)
     found = sorted(target.glob("*.whl"))
     if len(found) != 1:
@@ -140,7 +140,7 @@ def _wrong_hash(name: str, expected: str, actual: str) -> AimaError:
     )
 
 
-def _pip_error(line: str, log: str, sha256: str | None) -> AimaError:
+def _pip_error(line: str, log: str, sha256: str | None, folder: Path) -> AimaError:
     """What pip's output means. pip has one exit code for everything, so its text is all there is."""
     lines = [text.strip() for text in log.splitlines() if text.strip()]
     for text in lines:
@@ -156,7 +156,8 @@ def _pip_error(line: str, log: str, sha256: str | None) -> AimaError:
     if "No space left on device" in log:
         return AimaError(
             "the disk is full",
-            where=line,
+            where=str(folder),
+            why=f"while `{line}` was fetched",
             hint="set XDG_CACHE_HOME to a larger disk; what was fetched is kept",
         )
     network = (

@@ -11,7 +11,7 @@ from bundlemaker import KERNEL, NAME, make_bundle, seal, write_lists
 from click.testing import CliRunner, Result
 from elfmaker import Elf, program
 
-from aimabuild.base.errors import CheckFailedError, UsageError
+from aimabuild.base.errors import AimaError, CheckFailedError, UsageError
 from aimabuild.cli import cli
 
 
@@ -73,7 +73,9 @@ def test_diff(tmp_path: Path) -> None:
         "resources": {"vgpr": 120, "spills": 0, "wmma": 16},
     }
     other = {**KERNEL, "op": "rms_norm"}
-    (new / "share/aima/kernels.json").write_text(json.dumps({"kernels": [tuned, other]}))
+    (new / "share/aima/kernels.json").write_text(
+        json.dumps({"schema": "aimabuild/kernels/v1", "kernels": [tuned, other]})
+    )
     write_lists(new)
     value = json.loads(call("diff", old, new, "--json").stdout)
     files = {change["name"]: change for change in value["files"]}
@@ -84,7 +86,7 @@ def test_diff(tmp_path: Path) -> None:
     assert files["lib/libx.so.1"]["details"] == ["target: libx.so.1.2 -> new.so"]
     kernels = {change["name"]: change for change in value["kernels"]}
     changed = kernels["gemm bf16 n=64 k=32 tokens 1-64 (triton/gemm)"]
-    assert changed["details"] == ["vgpr: 100 -> 120", "tile: {'block_m': 16} -> {'block_m': 32}"]
+    assert changed["details"] == ["vgpr: 100 -> 120", "block_m 16 -> 32"]
     assert kernels["rms_norm bf16 n=64 k=32 tokens 1-64 (triton/gemm)"]["what"] == "added"
     assert value["same"] is False
     assert "removed file lib/empty" in call("diff", old, new).output
@@ -155,3 +157,63 @@ def test_closure_of_something_else(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("text")
     assert isinstance(call("closure", tmp_path / "x").exception, CheckFailedError)
     assert isinstance(call("closure", tmp_path / "missing").exception, UsageError)
+
+
+def test_diff_shows_kernels_of_one_object_together(tmp_path: Path) -> None:
+    old, new = make_bundle(tmp_path / "old"), make_bundle(tmp_path / "new")
+    for bundle, name, block in ((old, "a", 128), (new, "b", 64)):
+        kernels = [
+            {**KERNEL, "object": "o" + name, "dims": {"n": n}, "tile": {"block_m": block}} for n in (64, 128)
+        ]
+        kernels.append({**KERNEL, "object": "p" + name, "dims": {"n": 256}, "tile": {"block_m": block}})
+        text = json.dumps({"schema": "aimabuild/kernels/v1", "kernels": kernels})
+        (bundle / "share/aima/kernels.json").write_text(text)
+        write_lists(bundle)
+    lines = [line for line in call("diff", old, new).stdout.splitlines() if "gemm" in line]
+    assert lines == [
+        "changed kernel gemm bf16 n=128 tokens 1-64 (triton/gemm): block_m 128 -> 64",
+        "  the same object: gemm bf16 n=64 tokens 1-64 (triton/gemm)",
+        "changed kernel gemm bf16 n=256 tokens 1-64 (triton/gemm): block_m 128 -> 64",
+    ]
+
+
+def test_diff_of_something_else(tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path / "bundle")
+    error = call("diff", bundle, tmp_path).exception
+    assert isinstance(error, UsageError)
+    assert str(bundle) in str(error.hint)
+    assert "build/RECIPE/bundle/NAME" in str(
+        call("diff", bundle, tmp_path / "bundle" / NAME / "lib").exception
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("kernels.json", '{"schema": "aimabuild/kernels/v2", "kernels": []}'),
+        ("kernels.json", '{"kernels": []}'),
+        ("kernels.json", '{"schema": "aimabuild/kernels/v1", "kernels": 1}'),
+        ("kernels.json", '{"schema": "aimabuild/kernels/v1", "kernels": [1]}'),
+        ("kernels.json", '{"schema": "aimabuild/kernels/v1", "kernels": [{"dims": []}]}'),
+        ("kernels.json", '{"schema": "aimabuild/kernels/v1", "kernels": [{"tokens": 1}]}'),
+        ("kernels.json", '{"schema": "aimabuild/kernels/v1", "kernels": [{"tile": [1]}]}'),
+        ("kernels.json", '{"schema": "aimabuild/kernels/v1", "kernels": [{"resources": 1}]}'),
+        ("kernels.json", "[]"),
+        ("closure.json", '{"schema": "other"}'),
+    ],
+)
+def test_diff_of_damaged_documents_is_one_error(path: str, text: str, tmp_path: Path) -> None:
+    old, new = make_bundle(tmp_path / "old"), make_bundle(tmp_path / "new")
+    (new / "share/aima" / path).write_text(text)
+    write_lists(new)
+    for pair in ((old, new), (new, old), (new, new)):
+        error = call("diff", *pair).exception
+        assert isinstance(error, AimaError), (pair, error)
+        assert path in str(error)
+
+
+def test_explain_of_damaged_lists_is_one_error(tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path)
+    for text in ("{}", '{"entries": 1}', '{"entries": [1]}', '{"entries": [{"path": "lib"}]}'):
+        (bundle / "share/aima/manifest.json").write_text(text)
+        assert isinstance(call("explain", "lib", "--in", bundle).exception, AimaError), text

@@ -19,14 +19,28 @@ def run(*words: str) -> Result:
 
 
 def test_plan_prints_a_table_and_counts(mini: Mini) -> None:
-    result = run("plan", str(mini.recipe), "--why")
+    result = run("plan", str(mini.recipe))
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert lines[-1] == "small: 4 kernels from 3 objects for gfx1151"
-    assert lines[0].split() == ["kernel", "template", "tokens", "tile", "budget", "why"]
+    assert lines[0].split() == ["kernel", "template", "tokens", "tile", "budget"]
     assert len(lines) == 6
-    assert "shapes/small.yaml:10:11 asks for it" in lines[1]
-    assert "serves 2 kernels" in lines[3]
+
+
+def test_the_reasons_of_a_plan_are_grouped_by_the_line_that_asks(mini: Mini) -> None:
+    lines = run("plan", str(mini.recipe), "--why").stdout.splitlines()
+    ids = [kernel.id for kernel in mini.plan().kernels]
+    choice = "the recipe's choice for its operation"
+    assert lines[:3] == [
+        f"shapes/small.yaml:10:11 asks for triton/scale, {choice}",
+        "  tokens 1-64, tile block=64 num_warps=4, budget spills=0",
+        f"    {ids[0]}",
+    ]
+    assert lines[3].startswith("shapes/small.yaml:11:11 asks for")
+    assert lines[6] == f"shapes/small.yaml:17:11 asks for ck/matmul, {choice}"
+    shared = mini.plan().kernels[2].object
+    assert lines[8:10] == [f"    {name}  (object {shared} serves 2 kernels)" for name in ids[2:]]
+    assert lines[10:] == ["small: 4 kernels from 3 objects for gfx1151"]
 
 
 def test_plan_as_json(mini: Mini) -> None:

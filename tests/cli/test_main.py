@@ -37,9 +37,12 @@ def test_help_lists_every_command() -> None:
 
 
 def test_unknown_command_is_a_usage_error() -> None:
-    result = run("biuld")
-    assert result.returncode == 2
-    assert "biuld" in result.stderr
+    for words, near in ((["biuld"], "build"), (["toolchain", "snyc"], "sync")):
+        result = run(*words)
+        assert result.returncode == 2
+        assert f"no such command `{words[-1]}`, did you mean `{near}`?" in result.stderr
+        assert result.stderr.startswith("Usage: aimabuild ")
+    assert "did you mean" not in run("zzzzzz").stderr
 
 
 def test_an_input_file_that_is_not_there_is_one_error_and_exit_code_2() -> None:

@@ -131,13 +131,15 @@ def test_the_error_of_a_failed_run(
     tmp_path: Path, codes: list[int], kind: type[AimaError], more: str
 ) -> None:
     steps = tuple(
-        Step(f"compile {i}", [], ["line"] * 40 + ["last"], code, "cmd") for i, code in enumerate(codes)
+        Step(f"compile {i}", [], ["line"] * 40 + ["error: last", "  why: w"], code, "cmd")
+        for i, code in enumerate(codes)
     )
     with pytest.raises(AimaError) as caught:
         raise_failure(Finished(steps, (), codes[0]), tmp_path / "failed.log", "failed.log")
     assert type(caught.value) is kind
     assert caught.value.what == f"compile 0 failed{more}"
-    assert (caught.value.why or "").count("line") == 24
+    assert (caught.value.why or "").count("line") == 23
+    assert "error: " not in str(caught.value)
     assert (tmp_path / "failed.log").read_text().count("line") == 40 * len(codes)
 
 

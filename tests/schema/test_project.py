@@ -222,3 +222,11 @@ def test_an_input_is_never_waited_for_nor_read_without_end(tmp_path: Path) -> No
     (tmp_path / "more").write_bytes(b" " * (MAX_BYTES + 1))
     with pytest.raises(UsageError, match="too large"):
         read_input(tmp_path / "more", "more")
+
+
+def test_a_misspelt_template_in_the_shapes_has_its_place(mini: Mini) -> None:
+    mini.edit(SHAPES, "triton/scale:", "triton/scal:")
+    with pytest.raises(UsageError) as caught:
+        load_project(mini.recipe)
+    assert caught.value.where == f"{SHAPES}:9:7"
+    assert caught.value.hint == "did you mean `triton/scale`?"
