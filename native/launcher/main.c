@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -153,6 +154,7 @@ int main(int argc, char** argv) {
   }
   if (argc > 1 && strcmp(argv[1], "--verify-bundle") == 0) {
     if (argc > 2) fail(EXIT_WRONG_USE, "`--verify-bundle` takes nothing else", NULL, NULL, NULL);
+    signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of the write, not the end of the process
     return verify_bundle(open_folder(root));
   }
   refuse_noexec(root);

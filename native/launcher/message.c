@@ -7,10 +7,31 @@
 #include <unistd.h>
 
 void fail(int code, const char* what, const char* where, const char* why, const char* hint) {
+  if (where) where = printable(where);
   dprintf(STDERR_FILENO, "error: %s%s%s\n", where ? where : "", where ? ": " : "", what);
   if (why) dprintf(STDERR_FILENO, "  why: %s\n", why);
   if (hint) dprintf(STDERR_FILENO, "  hint: %s\n", hint);
   exit(code);
+}
+
+const char* printable(const char* text) {
+  static const char kDigits[] = "0123456789abcdef";
+  char* const shown = malloc(4 * strlen(text) + 1);
+  if (!shown) return "?";
+  char* end = shown;
+  for (const char* at = text; *at; ++at) {
+    const unsigned char byte = (unsigned char)*at;
+    if (byte >= 0x20 && byte != 0x7f) {
+      *end++ = *at;
+      continue;
+    }
+    *end++ = '\\';
+    *end++ = 'x';
+    *end++ = kDigits[byte >> 4];
+    *end++ = kDigits[byte & 15];
+  }
+  *end = '\0';
+  return shown;
 }
 
 void* take(unsigned long size) {

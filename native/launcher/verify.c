@@ -46,12 +46,20 @@ struct check {
 
 static void differs(struct check* check, const char* path, const char* how) {
   ++check->differences;
-  printf("%s: %s\n", path, how);
+  printf("%s: %s\n", printable(path), how);
 }
 
 static char* read_list(int root, size_t* size, char hex[65]) {
-  const int file = openat(root, kList, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  const int file = openat(root, kList, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0 && errno == ENOENT) {
+    fail(EXIT_CHECK_FAILED, "the list of the bundle is missing", kList, NULL, "extract the archive again");
+  }
   if (file < 0) fail(EXIT_WORK_FAILED, "cannot read the list of the bundle", kList, strerror(errno), NULL);
+  struct stat status;
+  if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
+    fail(EXIT_CHECK_FAILED, "the list of the bundle is not a regular file", kList, NULL,
+         "extract the archive again");
+  }
   char* const text = take(MAX_LIST + 1);
   size_t used = 0;
   for (;;) {
@@ -160,7 +168,7 @@ static char type_of(mode_t mode) {
 }
 
 static void check_content(struct check* check, const struct entry* entry, int folder, const char* name) {
-  const int file = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  const int file = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (file < 0) {
     differs(check, entry->path, strerror(errno));
     return;
@@ -266,7 +274,11 @@ int verify_bundle(int root_fd) {
   for (size_t i = 0; i < check.count; ++i) {
     if (!check.entries[i].seen) differs(&check, check.entries[i].path, "is missing");
   }
+  errno = 0;
   printf("%s: %zu entries, %llu bytes, list sha256 %s\n", check.differences ? "BUNDLE DIFFERS" : "bundle ok",
          check.count, check.bytes, hex);
+  if (fflush(stdout) != 0 || ferror(stdout)) {
+    fail(EXIT_WORK_FAILED, "the output cannot be written", "stdout", errno ? strerror(errno) : NULL, NULL);
+  }
   return check.differences ? EXIT_CHECK_FAILED : 0;
 }

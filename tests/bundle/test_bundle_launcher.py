@@ -406,6 +406,33 @@ def test_a_damaged_list_ends_the_launcher_with_a_message(text: str, bundle: Path
     assert "the list of the bundle is damaged" in done.stderr
 
 
+def test_a_list_that_is_missing_or_no_file(bundle: Path) -> None:
+    (bundle / "share/aima/manifest.txt").unlink()
+    done = run(bundle / "bin/aima-engine", "--verify-bundle")
+    assert done.returncode == 3
+    assert "the list of the bundle is missing" in done.stderr
+    os.mkfifo(bundle / "share/aima/manifest.txt")
+    done = run(bundle / "bin/aima-engine", "--verify-bundle")
+    assert done.returncode == 3
+    assert "the list of the bundle is not a regular file" in done.stderr
+
+
+def test_names_with_controls_are_shown_escaped(bundle: Path) -> None:
+    (bundle / "lib/a\x1b[2J\nb\x7f").write_text("")
+    done = run(bundle / "bin/aima-engine", "--verify-bundle")
+    assert done.returncode == 3
+    assert "lib/a\\x1b[2J\\x0ab\\x7f: is not in the list\n" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "script", ['"$0" --verify-bundle >&-; echo "$?" >&2', '{ "$0" --verify-bundle; echo "$?" >&2; } | :']
+)
+def test_a_verdict_that_cannot_be_written_is_an_error(script: str, bundle: Path) -> None:
+    done = run("/bin/sh", "-c", script, str(bundle / "bin/aima-engine"))
+    assert done.stderr.startswith("error: stdout: the output cannot be written\n  why: ")
+    assert done.stderr.endswith("\n1\n")
+
+
 def test_a_list_without_end(bundle: Path) -> None:
     (bundle / "share/aima/manifest.txt").write_bytes(b"x" * (17 << 20))
     done = run(bundle / "bin/aima-engine", "--verify-bundle")
