@@ -92,6 +92,8 @@ def test_everything_is_there(compile_library: Compile, host: Path, bundle: Path)
     compile_library("fake_kernels.c", bundle / "lib/libaima-kernels-gfx1151.so")
     report = doctor("--sysroot", host, "--require-gpu")
     assert report["devices"] == {"cpu": True, "gpu": True}
+    last = run_engine("doctor", "--sysroot", host).stdout.splitlines()[-1]
+    assert last == "The CPU can be used; the GPU is ready, but this version computes on the CPU only."
     checks = report["checks"]
     assert checks["bundle"]["actual"] == str(bundle)
     assert checks["hip-runtime"]["actual"] == "HIP 7.2.53211: 1 device"
@@ -151,6 +153,51 @@ def test_a_library_cut_short(compile_library: Compile, tmp_path: Path) -> None:
     for size in (0, 64, 800):
         library.write_bytes(whole[:size])
         assert doctor("--kernels", library)["checks"]["kernels"]["status"] == "warn"
+
+
+@pytest.mark.parametrize("folder", ["a$ORIGIN b", "${LIB}", "$ORIGIN/$x:y"])
+def test_a_path_with_what_the_dynamic_loader_expands(
+    compile_library: Compile,
+    host: Path,
+    tmp_path: Path,
+    bundle: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    folder: str,
+) -> None:
+    library = compile_library("fake_kernels.c", tmp_path / folder / "libaima-kernels-x.so")
+    check = doctor("--kernels", library)["checks"]["kernels"]
+    assert ": 2 kernels for " in check["actual"]
+    assert check["details"]["library"] == str(library)
+    named = library.rename(library.with_name("lib$ORIGIN.so"))
+    assert ": 2 kernels for " in doctor("--kernels", named)["checks"]["kernels"]["actual"]
+    compile_library("fake_hip.c", bundle / "lib/libamdhip64.so.7", "DEVICES=1", "ERROR=0")
+    moved = bundle.rename(tmp_path / folder / "bundle")
+    monkeypatch.setenv("AIMA_ENGINE", str(moved / "libexec/aima-engine.real"))
+    check = doctor("--sysroot", host)["checks"]["hip-runtime"]
+    assert check["actual"] == "HIP 7.2.53211: 1 device"
+    assert not any("libamdhip64" in name for name in check["details"]["outside"])
+
+
+def test_a_library_is_named_from_the_current_folder(
+    compile_library: Compile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compile_library("fake_kernels.c", tmp_path / "libaima-kernels-x.so")
+    monkeypatch.chdir(tmp_path)
+    assert ": 2 kernels for " in doctor("--kernels", "libaima-kernels-x.so")["checks"]["kernels"]["actual"]
+
+
+def test_names_that_are_not_utf8_or_hold_controls(tmp_path: Path) -> None:
+    odd = os.fsencode(tmp_path) + b"/caf\xe9\x1b[2J\n.so"
+    done = subprocess.run(
+        [find_engine(), "doctor", "--json", "--kernels", odd], capture_output=True, check=False
+    )
+    report = json.loads(done.stdout.decode("utf-8"))
+    check = next(check for check in report["checks"] if check["name"] == "kernels")
+    assert check["details"]["library"] == f"{tmp_path}/caf\ufffd\x1b[2J\n.so"
+    shown = subprocess.run(
+        [find_engine(), "doctor", "--kernels", odd], capture_output=True, check=False
+    ).stdout
+    assert b"caf\xe9\\x1b[2J\\x0a.so" in shown
 
 
 def test_this_host(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,13 +5,16 @@
 #include <utility>
 #include <vector>
 
+#include "base/printable.h"
+
 namespace aima::base {
 namespace {
 
 constexpr std::size_t longest_part = 1000;
 
-/// A part as one line that cannot do anything to a terminal: names out of hostile files get into messages.
-std::string shown(std::string_view text) {
+}  // namespace
+
+std::string printable(std::string_view text) {
   constexpr std::string_view digits = "0123456789abcdef";
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -33,10 +36,12 @@ std::string shown(std::string_view text) {
   return out;
 }
 
+namespace {
+
 std::string render(const ErrorText& text) {
-  std::string out = shown(text.where) + (text.where.empty() ? "" : ": ") + shown(text.what);
-  if (!text.why.empty()) out += "\n  why: " + shown(text.why);
-  if (!text.hint.empty()) out += "\n  hint: " + shown(text.hint);
+  std::string out = printable(text.where) + (text.where.empty() ? "" : ": ") + printable(text.what);
+  if (!text.why.empty()) out += "\n  why: " + printable(text.why);
+  if (!text.hint.empty()) out += "\n  hint: " + printable(text.hint);
   return out;
 }
 

@@ -1,5 +1,5 @@
 #include <array>
-#include <iostream>
+#include <sstream>
 
 #include "base/error.h"
 #include "cli/commands.h"
@@ -21,7 +21,10 @@ int run_command(const Arguments& arguments) {
   wanted.require_gpu = arguments.has("require-gpu");
   if (const auto file = arguments.value("kernels")) wanted.kernels = *file;
   if (const auto folder = arguments.value("sysroot")) wanted.sysroot = *folder;
-  return doctor::run_doctor(wanted, std::cout);
+  std::ostringstream report;
+  const int code = doctor::run_doctor(wanted, report);
+  write_out(report.view());
+  return code;
 }
 
 }  // namespace

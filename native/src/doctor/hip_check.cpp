@@ -2,7 +2,6 @@
 #include <link.h>
 
 #include <boost/json/array.hpp>
-#include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 
 #include "doctor/checks.h"
@@ -43,7 +42,10 @@ boost::json::array objects_outside(const std::string& root) {
       [](dl_phdr_info* info, std::size_t, void* data) {
         auto& s = *static_cast<Search*>(data);
         const std::string name = info->dlpi_name;
-        if (name.find('/') != std::string::npos && !name.starts_with(s.root + "/"))
+        // A name may lead through an open descriptor (/proc/self/fd/3/lib/...): its own place counts.
+        std::error_code error;
+        const fs::path real = fs::canonical(name, error);
+        if (name.find('/') != std::string::npos && !(error ? name : real.string()).starts_with(s.root + "/"))
           s.found.push_back(boost::json::string(name));
         return 0;
       },
@@ -53,7 +55,7 @@ boost::json::array objects_outside(const std::string& root) {
 
 /// In the child: opens the library and asks. HIP stays loaded: closing it is not supported.
 std::string ask(const fs::path& library, const fs::path& root) {
-  void* const handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* const handle = open_library(library);
   if (handle == nullptr) return boost::json::serialize(boost::json::object{{"load_error", load_error()}});
   Hip hip;
   if (!hip.bind(handle)) return boost::json::serialize(boost::json::object{{"load_error", load_error()}});
@@ -131,7 +133,7 @@ Check check_hip(const Context& context, std::chrono::milliseconds limit) {
     check.remedy =
         "the runtime may be newer or older than the kernel driver allows: see the kernel check and dmesg";
   } else {
-    check.details = boost::json::parse(*outcome.answer).as_object();
+    check.details = parse_answer(*outcome.answer);
     judge(check, check.details, context);
   }
   check.details["library"] = library.string();

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <boost/json/array.hpp>
-#include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 
 #include "aima/kernels_v1.h"
@@ -36,7 +35,7 @@ boost::json::object entry_of(const aima_kernel_v1& kernel) {
 
 /// In the child: opens the library, compares what both sides think a table is, and lists it.
 std::string read_table(const fs::path& library) {
-  void* const handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* const handle = open_library(library);
   if (handle == nullptr) return problem(load_error());
   const auto* table = static_cast<const aima_kernels_table_v1*>(::dlsym(handle, "aima_kernels_v1"));
   if (table == nullptr) return problem("it exports no aima_kernels_v1");
@@ -73,7 +72,7 @@ Check check_kernels(const Context& context, const fs::path& library) {
   Check check{.name = "kernels", .expected = "a table that this engine can read, from the same build"};
   const Outcome outcome = run_apart([&] { return read_table(library); }, kLimit);
   const std::string name = library.filename().string();
-  if (outcome.answer) check.details = boost::json::parse(*outcome.answer).as_object();
+  if (outcome.answer) check.details = parse_answer(*outcome.answer);
   const auto* trouble = check.details.if_contains("problem");
   if (!outcome.answer || trouble != nullptr) {
     check.status = context.gpu_missing;

@@ -6,6 +6,9 @@
 #include <ostream>
 #include <string_view>
 
+#include "base/printable.h"
+#include "text/utf8.h"
+
 namespace aima::doctor {
 namespace {
 
@@ -40,12 +43,14 @@ void Report::print(std::ostream& out) const {
   for (const Check& check : checks) width = std::max(width, check.name.size());
   const std::string indent(width + 8, ' ');
   for (const Check& check : checks) {
-    out << padded(name_of(check.status), 6) << padded(check.name, width + 2) << check.actual << '\n';
+    out << padded(name_of(check.status), 6) << padded(check.name, width + 2) << base::printable(check.actual)
+        << '\n';
     if (check.status == Status::ok || check.status == Status::skip) continue;
-    if (!check.expected.empty()) out << indent << "expected: " << check.expected << '\n';
-    if (!check.remedy.empty()) out << indent << "remedy: " << check.remedy << '\n';
+    if (!check.expected.empty()) out << indent << "expected: " << base::printable(check.expected) << '\n';
+    if (!check.remedy.empty()) out << indent << "remedy: " << base::printable(check.remedy) << '\n';
   }
-  out << "\nThe CPU can be used; the GPU " << (gpu_usable ? "can be used too" : "cannot") << ".\n";
+  out << "\nThe CPU can be used; the GPU "
+      << (gpu_usable ? "is ready, but this version computes on the CPU only" : "cannot") << ".\n";
 }
 
 void Report::print_json(std::ostream& out) const {
@@ -60,7 +65,10 @@ void Report::print_json(std::ostream& out) const {
                                    {"ok", ok()},
                                    {"devices", {{"cpu", true}, {"gpu", gpu_usable}}},
                                    {"checks", std::move(list)}};
-  out << boost::json::serialize(report) << '\n';
+  // Paths and names need not be UTF-8, JSON must be; outside of strings it is ASCII.
+  std::string text;
+  text::append_replacing(text, boost::json::serialize(report));
+  out << text << '\n';
 }
 
 }  // namespace aima::doctor

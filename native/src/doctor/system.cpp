@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/json/parse.hpp>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
@@ -19,6 +20,8 @@
 #include <fstream>
 #include <system_error>
 #include <tuple>
+
+#include "text/utf8.h"
 
 namespace aima::doctor {
 namespace {
@@ -172,6 +175,28 @@ std::optional<std::string> variable(const char* name) {
 std::string load_error() {
   const char* const text = ::dlerror();  // NOLINT(concurrency-mt-unsafe): glibc keeps it for each thread
   return text == nullptr ? "unknown" : text;
+}
+
+void* open_library(const fs::path& library) {
+  std::error_code ignored;
+  fs::path name = fs::absolute(library, ignored);
+  if (name.native().find('$') != std::string::npos) {
+    // An open descriptor stands for the folder, or for the file where its own name has a `$`.
+    const bool whole = name.filename().native().find('$') != std::string::npos;
+    const fs::path opened = whole ? name : name.parent_path();
+    const int fd = ::open(opened.c_str(), O_PATH | O_CLOEXEC);
+    if (fd >= 0) {
+      const fs::path link = "/proc/self/fd/" + std::to_string(fd);
+      name = whole ? link : link / name.filename();
+    }
+  }
+  return ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
+boost::json::object parse_answer(std::string_view answer) {
+  std::string text;
+  text::append_replacing(text, answer);
+  return boost::json::parse(text).as_object();
 }
 
 std::string error_text(int error) { return std::generic_category().message(error); }

@@ -2,6 +2,7 @@
 /// process.
 #pragma once
 
+#include <boost/json/object.hpp>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -54,6 +55,13 @@ std::optional<std::string> variable(const char* name);
 
 /// Why the last dlopen or dlsym of this thread failed.
 std::string load_error();
+
+/// dlopen for now, of that very file: a name without a slash is not searched for, and `$` in the path means
+/// nothing (the dynamic loader would expand $ORIGIN and $LIB). Null, then load_error says why.
+void* open_library(const std::filesystem::path& library);
+
+/// What a child answered, as JSON; what is not UTF-8 in it (names of files) is replaced.
+boost::json::object parse_answer(std::string_view answer);
 
 /// The text of an errno value.
 std::string error_text(int error);
