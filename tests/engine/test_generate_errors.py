@@ -40,6 +40,23 @@ def test_wrong_requests(options: list[str], says: str) -> None:
     assert says in refused(2, "--model-dir", DATA, *options, *defaults)
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ([], "error: --model-dir and --prompt (or --prompt-ids) are required\n"),
+        (["--model-dir", "x"], "error: --prompt (or --prompt-ids) is required\n"),
+        (["--prompt", "x"], "error: --model-dir is required\n"),
+        (["--prompt", "x", "--prompt-ids", "1"], "error: give --prompt or --prompt-ids, not both\n"),
+        (
+            ["--model-dir", "x", "--prompt", "x", "--device", "gpu"],
+            "error: --device cannot be `gpu`\n  why: this version computes on the CPU only: cpu\n",
+        ),
+    ],
+)
+def test_what_is_missing_or_too_much_is_said_at_once(options: list[str], says: str) -> None:
+    assert refused(2, *options).startswith(says)
+
+
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     missing = tmp_path / "nothing"
     assert str(missing) in refused(2, "--model-dir", missing, "--prompt-ids", "1", "--max-tokens", "1")

@@ -105,6 +105,16 @@ def test_help_lists_every_option(command: str) -> None:
     assert done.stdout.startswith(f"Usage: aima-engine {command} ")
     assert "--json" in done.stdout
     assert command in run_engine("--help").stdout
+    assert run_engine(command, "-h").stdout == done.stdout
+
+
+def test_the_overview_lists_what_the_launcher_does_too() -> None:
+    overview = run_engine("--help").stdout
+    assert "--verify-bundle" in overview
+    assert run_engine("-h").stdout == overview
+    done = run_engine("--verify-bundle")
+    assert done.returncode == 2
+    assert "bin/aima-engine --verify-bundle" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -113,6 +123,7 @@ def test_help_lists_every_option(command: str) -> None:
         (["generte"], "did you mean `aima-engine generate`?"),
         (["--verson"], "did you mean `aima-engine --version`?"),
         (["generate", "--model-dri", "x"], "did you mean --model-dir?"),
+        (["--verify-bundel"], "did you mean `aima-engine --verify-bundle`?"),
         ([], "`aima-engine --help` lists them"),
     ],
 )

@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <system_error>
@@ -43,7 +45,8 @@ std::size_t regular_size(int fd, const std::filesystem::path& path) {
 }
 
 int open_for_reading(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // O_NONBLOCK: a FIFO must not make the process wait until someone writes; it is refused below.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) throw_input("the file cannot be opened", path, errno);
   return fd;
 }
@@ -55,7 +58,11 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   size_ = regular_size(fd.get(), path);
   if (size_ == 0) return;
   const void* data = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd.get(), 0);
-  if (data == MAP_FAILED) throw_input("the file cannot be mapped", path, errno);
+  if (data == MAP_FAILED) {
+    const int cause = errno;
+    if (cause == ENOMEM) throw_system("the file cannot be mapped", path.string(), cause);
+    throw_input("the file cannot be mapped", path, cause);
+  }
   data_ = static_cast<const std::byte*>(data);
 }
 
@@ -70,6 +77,15 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 
 MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+bool is_there(const std::filesystem::path& path) {
+  struct stat status{};
+  if (::stat(path.c_str(), &status) == 0) return true;
+  const int cause = errno;
+  if (::lstat(path.c_str(), &status) == 0) throw_input("the symbolic link cannot be followed", path, cause);
+  if (errno == ENOENT || errno == ENOTDIR) return false;
+  throw_input("the file cannot be examined", path, errno);
 }
 
 std::string read_text(const std::filesystem::path& path, std::size_t limit) {
@@ -94,17 +110,70 @@ std::string read_text(const std::filesystem::path& path, std::size_t limit) {
   return text;
 }
 
-AtomicFile::AtomicFile(std::filesystem::path path)
-    : path_(std::move(path)),
+namespace {
+
+/// Names of temporary files, as remove_temporary_files sees them.
+constinit std::array<std::atomic<const char*>, 16> temporaries = {};
+
+int take_slot(const char* name) {
+  for (std::size_t i = 0; i < temporaries.size(); ++i) {
+    const char* empty = nullptr;
+    if (temporaries[i].compare_exchange_strong(empty, name)) return static_cast<int>(i);
+  }
+  return -1;  // that many at a time: this one stays behind if a signal ends the process
+}
+
+/// Where a file that is to be `path` has to be put. rename() would replace a device as readily as a file, so
+/// only what is a regular file or nothing at all passes.
+std::filesystem::path checked_target(const std::filesystem::path& path, std::string_view option) {
+  const std::string where = std::string(option) + (option.empty() ? "" : " ") + "`" + path.string() + "`";
+  const std::filesystem::path name = path.filename();
+  if (name.empty() || name == "." || name == "..")
+    throw_usage({.what = "no file can be written there", .where = where, .why = "the path names no file"});
+  if (!is_there(path)) return path;
+  struct stat status{};
+  if (::stat(path.c_str(), &status) != 0) throw_input("the file cannot be examined", path, errno);
+  if (!S_ISREG(status.st_mode)) {
+    throw_usage({.what = "no file can be written there",
+                 .where = where,
+                 .why = S_ISDIR(status.st_mode) ? "it is a folder" : "it is a device, a FIFO or a socket",
+                 .hint = "only a new name or a regular file is accepted"});
+  }
+  std::error_code error;
+  std::filesystem::path real = std::filesystem::canonical(path, error);
+  if (error) throw_input("the file cannot be examined", path, error.value());
+  return real;
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(const std::filesystem::path& path, std::string_view option)
+    : path_(checked_target(path, option)),
       temporary_((path_.parent_path() / ("." + path_.filename().string() + ".XXXXXX")).string()),
+      slot_(take_slot(temporary_.c_str())),
       fd_(::mkstemp(temporary_.data())) {
-  if (fd_ < 0) throw_system("the file cannot be created", path_.string(), errno);
+  if (fd_ >= 0) return;
+  const int cause = errno;
+  forget();
+  throw_system("the file cannot be created", path_.string(), cause);
 }
 
 AtomicFile::~AtomicFile() {
-  if (fd_ < 0) return;
-  ::close(fd_);
-  ::unlink(temporary_.c_str());
+  if (fd_ >= 0) {
+    ::close(fd_);
+    ::unlink(temporary_.c_str());
+  }
+  forget();
+}
+
+void AtomicFile::forget() noexcept {
+  if (slot_ >= 0) temporaries[static_cast<std::size_t>(std::exchange(slot_, -1))] = nullptr;
+}
+
+void remove_temporary_files() noexcept {
+  for (const std::atomic<const char*>& name : temporaries) {
+    if (const char* const path = name.load()) ::unlink(path);
+  }
 }
 
 void AtomicFile::append(std::span<const std::byte> data) {
@@ -131,10 +200,10 @@ void AtomicFile::commit() {
   ::umask(mask);
   const bool failed = ::fchmod(fd_, 0666 & ~mask) != 0 || ::close(std::exchange(fd_, -1)) != 0 ||
                       ::rename(temporary_.c_str(), path_.c_str()) != 0;
-  if (!failed) return;
   const int cause = errno;
-  ::unlink(temporary_.c_str());
-  throw_system("the file cannot be put in place", path_.string(), cause);
+  if (failed) ::unlink(temporary_.c_str());
+  forget();
+  if (failed) throw_system("the file cannot be put in place", path_.string(), cause);
 }
 
 }  // namespace aima::base

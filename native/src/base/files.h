@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace aima::base {
 
@@ -27,13 +28,21 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
+/// Whether something is at `path`. Throws Error (usage) where that cannot be told or reached: a symbolic link
+/// that leads nowhere or in a circle, a folder that may not be searched. Such a file is damaged, not absent.
+bool is_there(const std::filesystem::path& path);
+
 /// The file's text. Throws Error (usage) when it cannot be read or is longer than `limit` bytes.
 std::string read_text(const std::filesystem::path& path, std::size_t limit = std::size_t{64} << 20);
 
 /// A file under a temporary name beside `path`, renamed onto it by `commit`, removed if that never happens.
+/// What `path` names is replaced only where it is a regular file (or a link to one, which stays); a device,
+/// a FIFO or a folder is refused.
 class AtomicFile {
  public:
-  explicit AtomicFile(std::filesystem::path path);
+  /// `option`: what the user named the path with, for messages. Throws Error (usage) for a path that no file
+  /// can be put at, Error (failed) when the temporary file cannot be made.
+  explicit AtomicFile(const std::filesystem::path& path, std::string_view option = {});
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
   ~AtomicFile();
@@ -44,9 +53,16 @@ class AtomicFile {
   void commit();
 
  private:
+  void forget() noexcept;
+
   std::filesystem::path path_;
   std::string temporary_;
+  int slot_ = -1;  ///< in the list of what remove_temporary_files removes
   int fd_ = -1;
 };
+
+/// Removes the temporary files of all AtomicFiles that were not committed, for a process that is about to
+/// end. May be called by a signal handler.
+void remove_temporary_files() noexcept;
 
 }  // namespace aima::base

@@ -24,8 +24,9 @@ std::string header(std::int64_t rows, std::int64_t columns) {
 
 }  // namespace
 
-NpyMatrixWriter::NpyMatrixWriter(const std::filesystem::path& path, std::int64_t columns)
-    : file_(path), columns_(columns) {
+NpyMatrixWriter::NpyMatrixWriter(const std::filesystem::path& path, std::int64_t columns,
+                                 std::string_view option)
+    : file_(path, option), columns_(columns) {
   const std::string text = header(0, columns_);
   file_.append(std::as_bytes(std::span(text)));
 }

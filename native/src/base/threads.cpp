@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "base/cpu.h"
+#include "base/error.h"
 
 namespace aima::base {
 namespace {
@@ -47,11 +50,23 @@ std::vector<int> choose_processors(int threads) {
 }
 
 ThreadPool::ThreadPool(int threads, std::vector<int> processors) : processors_(std::move(processors)) {
-  for (int worker = 1; worker < threads; ++worker) {
-    threads_.emplace_back([this, worker] {
-      if (!processors_.empty()) pin_to(processors_[static_cast<std::size_t>(worker)]);
-      work(worker);
-    });
+  threads_.reserve(static_cast<std::size_t>(std::max(threads, 1)) - 1);
+  try {
+    for (int worker = 1; worker < threads; ++worker) {
+      threads_.emplace_back([this, worker] {
+        if (!processors_.empty()) pin_to(processors_[static_cast<std::size_t>(worker)]);
+        work(worker);
+      });
+    }
+  } catch (const std::system_error& error) {
+    const std::size_t started = threads_.size() + 1;
+    quit_ = true;
+    loop_.fetch_add(1);
+    loop_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+    throw Error({.what = "cannot start " + std::to_string(threads) + " threads",
+                 .why = error.code().message() + " after " + std::to_string(started),
+                 .hint = "choose fewer with --threads, or raise the limits of processes and of memory"});
   }
 }
 

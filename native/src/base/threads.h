@@ -43,7 +43,8 @@ class TaskRef {
 class ThreadPool {
  public:
   /// `threads` >= 1 in all, the caller of `run` included. `processors` (as many as threads, or none): worker
-  /// i runs on processors[i] alone; worker 0 does while it is held.
+  /// i runs on processors[i] alone; worker 0 does while it is held. Throws Error (failed) when the system
+  /// starts no more threads.
   explicit ThreadPool(int threads, std::vector<int> processors = {});
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

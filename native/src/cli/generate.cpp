@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/resident.h"
 #include "cli/sampling_options.h"
+#include "cli/signals.h"
 #include "engine/session.h"
 
 namespace aima::cli {
@@ -141,10 +142,10 @@ void check_draft_head(const Arguments& arguments, Resident& resident) {
 }
 
 /// The draft head's logits of the prompt, in a pass of their own over a second state.
-void write_drafts(const std::string& file, const Arguments& arguments, Resident& resident,
+void write_drafts(base::NpyMatrixWriter& drafts, const Arguments& arguments, Resident& resident,
                   std::span<const std::int32_t> prompt) {
   const model::Config& config = resident.model().config;
-  base::NpyMatrixWriter drafts(file, config.vocab);
+  drafts.set_columns(config.vocab);
   engine::Session session(
       resident.device(), config, static_cast<std::int64_t>(prompt.size()),
       arguments.integer("context-tokens", engine::max_context_tokens, 64, engine::max_context_tokens));
@@ -153,10 +154,39 @@ void write_drafts(const std::string& file, const Arguments& arguments, Resident&
   drafts.commit();
 }
 
+void check_given(const Arguments& arguments) {
+  if (arguments.has("prompt") && arguments.has("prompt-ids"))
+    base::throw_usage({.what = "give --prompt or --prompt-ids, not both"});
+  const bool prompt = arguments.has("prompt") || arguments.has("prompt-ids");
+  const bool folder = arguments.has("model-dir");
+  if (prompt && folder) return;
+  std::string missing = folder ? "" : "--model-dir";
+  if (!prompt) missing += std::string(folder ? "" : " and ") + "--prompt (or --prompt-ids)";
+  base::throw_usage({.what = missing + (prompt || folder ? " is required" : " are required"),
+                     .hint = "`aima-engine generate --help` lists the options"});
+}
+
+/// A signal that ends the process leaves the reply as far as it is, and no other output.
+engine::Result run_until_signal(engine::Engine& engine, engine::Request& request) {
+  engine::Result result;
+  {
+    const SignalStop stop;
+    request.cancel = stop.flag();
+    result = engine.run(request);
+  }
+  end_if_signalled();
+  return result;
+}
+
 int run_command(const Arguments& arguments) {
-  if (arguments.has("prompt") == arguments.has("prompt-ids"))
-    base::throw_usage({.what = "give either --prompt or --prompt-ids"});
+  check_given(arguments);
+  std::optional<base::NpyMatrixWriter> logits;
+  std::optional<base::NpyMatrixWriter> drafts;
+  // Before the load, which a path that cannot be written should not cost.
+  if (const auto file = arguments.value("logits-out")) logits.emplace(*file, 1, "--logits-out");
+  if (const auto file = arguments.value("mtp-logits-out")) drafts.emplace(*file, 1, "--mtp-logits-out");
   Resident resident(arguments);
+  if (drafts) check_draft_head(arguments, resident);
   const engine::LoadedModel& model = resident.model();
   engine::Request request = read_request(arguments, model);
   engine::Engine& engine =
@@ -167,19 +197,16 @@ int run_command(const Arguments& arguments) {
     std::fprintf(stderr, "%s, %s math\n%s\n", resident.facts().detail.c_str(), name_of(resident.facts().math),
                  resident.memory_line().c_str());
   }
-  std::optional<base::NpyMatrixWriter> logits;
-  if (const auto file = arguments.value("logits-out")) {
-    logits.emplace(*file, model.config.vocab);
+  if (logits) {
+    logits->set_columns(model.config.vocab);
     request.logits = [&](std::span<const float> rows) { logits->append(rows); };
     request.all_logits = true;
   }
   Stream stream(model.tokenizer.get());
   if (!json) request.on_token = [&](const engine::Choice& choice) { stream.push(choice.id); };
-  if (arguments.has("mtp-logits-out")) check_draft_head(arguments, resident);
-  const engine::Result result = engine.run(request);
+  const engine::Result result = run_until_signal(engine, request);
   if (logits) logits->commit();
-  if (const auto file = arguments.value("mtp-logits-out"))
-    write_drafts(*file, arguments, resident, request.prompt);
+  if (drafts) write_drafts(*drafts, arguments, resident, request.prompt);
   const Run run{.request = request, .result = result, .resident = resident};
   if (json) {
     write_out(json_of(run));

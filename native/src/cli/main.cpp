@@ -2,15 +2,15 @@
 /// destructors.
 #include <unistd.h>
 
-#include <csignal>
 #include <cstdio>
 #include <string_view>
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/signals.h"
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of the write, not the end of the process
+  aima::cli::set_up_process();
   const std::vector<std::string_view> words(argv + 1, argv + argc);
   const int code = aima::cli::run(words);
   std::fflush(nullptr);

@@ -13,7 +13,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::array<std::string_view, 1> devices = {"cpu"};
 constexpr std::array<std::string_view, 2> maths = {"bf16", "f32"};
 
 /// The largest window that the model was made for; `--cache-capacity` goes no further.
@@ -27,6 +26,14 @@ std::int64_t read_context(const Arguments& arguments) {
   return context;
 }
 
+void check_device(const Arguments& arguments) {
+  const std::optional<std::string> name = arguments.value("device");
+  if (!name || *name == "cpu") return;
+  base::throw_usage({.what = "--device cannot be `" + *name + "`",
+                     .why = "this version computes on the CPU only: cpu",
+                     .hint = "leave --device out"});
+}
+
 }  // namespace
 
 Resident::Resident(const Arguments& arguments) : context_tokens_(read_context(arguments)) {
@@ -36,7 +43,7 @@ Resident::Resident(const Arguments& arguments) : context_tokens_(read_context(ar
   const std::optional<std::string> isa = arguments.value("isa");
   const device::cpu::CpuOptions cpu{
       .math = math, .threads = threads, .isa = isa ? &device::cpu::isa_named(*isa) : nullptr};
-  arguments.choice("device", devices);
+  check_device(arguments);
   if (arguments.has("cache-capacity")) capacity_ = arguments.integer("cache-capacity", 0, 64, most_capacity);
   model_ = engine::load_model(arguments.required("model-dir"), math);
   device_ = std::make_unique<device::cpu::CpuDevice>(model_->config, model_->weights, cpu);

@@ -28,17 +28,20 @@ std::string overview() {
             std::string(command->summary) + "\n";
   }
   text +=
-      "\nOptions:\n  --version     show the version\n  --build-info  show what this binary was built from, "
-      "as JSON\n"
-      "  --help        show this text, or a command's options\n\n"
+      "\nOptions:\n"
+      "  --version        show the version\n"
+      "  --build-info     show what this binary was built from, as JSON\n"
+      "  --verify-bundle  compare every file of the bundle with its list (bin/aima-engine alone)\n"
+      "  --help, -h       show this text, or a command's options\n\n"
       "Exit codes: 0 done, 1 the work failed, 2 wrong usage or input file, 3 a check did not hold\n";
   return text;
 }
 
 const Command& find_command(std::string_view name) {
-  std::array<std::string_view, all_commands.size() + 3> names{"--version", "--build-info", "--help"};
+  std::array<std::string_view, all_commands.size() + 4> names{"--version", "--build-info", "--verify-bundle",
+                                                              "--help"};
   for (std::size_t i = 0; i < all_commands.size(); ++i) {
-    names[i + 3] = all_commands[i]->name;
+    names[i + 4] = all_commands[i]->name;
     if (name == all_commands[i]->name) return *all_commands[i];
   }
   const std::string_view near = base::nearest(name, names);
@@ -47,21 +50,26 @@ const Command& find_command(std::string_view name) {
                                           : "did you mean `aima-engine " + std::string(near) + "`?"});
 }
 
+bool is_help(std::string_view word) { return word == "--help" || word == "-h"; }
+
 int dispatch(std::span<const std::string_view> words) {
   if (words.empty())
     base::throw_usage({.what = "no command is given", .hint = "`aima-engine --help` lists them"});
   const std::string_view first = words.front();
   const std::span<const std::string_view> rest = words.subspan(1);
-  if (first == "--help") {
+  if (is_help(first)) {
     write_out(overview());
   } else if (first == "--version") {
     write_out("aima-engine " + std::string(base::build_info().version) + "\n");
+  } else if (first == "--verify-bundle") {
+    base::throw_usage({.what = "--verify-bundle is not the engine's own, and must stand alone",
+                       .hint = "run bin/aima-engine --verify-bundle in the bundle"});
   } else if (first == "--build-info") {
     print_build_info();
   } else {
     const Command& command = find_command(first);
     for (const std::string_view word : rest) {
-      if (word != "--help") continue;
+      if (!is_help(word)) continue;
       write_out(help_of(command));
       return 0;
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/files.h"
 
 namespace aima::engine {
 
@@ -18,8 +19,7 @@ std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& folder, Mat
   loaded->weights = model::bind_weights(loaded->checkpoint, loaded->config, math);
   loaded->stop_ids = model::read_stop_ids(folder, loaded->config);
   const std::filesystem::path tokenizer = folder / "tokenizer.json";
-  std::error_code ignored;
-  if (std::filesystem::exists(tokenizer, ignored)) loaded->tokenizer = text::Tokenizer::load(tokenizer);
+  if (base::is_there(tokenizer)) loaded->tokenizer = text::Tokenizer::load(tokenizer);
   return loaded;
 }
 

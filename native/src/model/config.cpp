@@ -179,8 +179,7 @@ Config parse_config(std::string_view text, std::string_view where) {
 
 Config read_config(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) {
+  if (!base::is_there(path)) {
     base::throw_usage({.what = "not a model folder: it has no config.json",
                        .where = folder.string(),
                        .hint = "name the folder that holds config.json and the .safetensors files"});
@@ -195,8 +194,7 @@ std::vector<std::int32_t> parse_stop_ids(std::string_view text, std::string_view
 
 std::vector<std::int32_t> read_stop_ids(const std::filesystem::path& folder, const Config& config) {
   const std::filesystem::path path = folder / "generation_config.json";
-  std::error_code ignored;
-  if (std::filesystem::exists(path, ignored)) {
+  if (base::is_there(path)) {
     const std::vector<std::int32_t> ids =
         parse_stop_ids(base::read_text(path, 1 << 24), path.string(), config.vocab);
     if (!ids.empty()) return ids;

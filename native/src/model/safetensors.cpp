@@ -196,9 +196,8 @@ void Checkpoint::open_index(const std::filesystem::path& folder, const std::file
     }
     ++shards[shard];
   }
-  std::error_code ignored;
   for (const auto& [shard, count] : shards) {
-    if (std::filesystem::exists(folder / shard, ignored)) continue;
+    if (base::is_there(folder / shard)) continue;
     refuse("the shard " + shard + " is missing", index.string(),
            "the index places " + std::to_string(count) + " tensors there");
   }
@@ -215,11 +214,10 @@ Checkpoint Checkpoint::open(const std::filesystem::path& folder) {
   Checkpoint checkpoint;
   const std::filesystem::path single = folder / "model.safetensors";
   const std::filesystem::path index = folder / "model.safetensors.index.json";
-  std::error_code ignored;
-  if (std::filesystem::exists(single, ignored)) {
+  if (base::is_there(single)) {
     checkpoint.where_ = single.string();
     checkpoint.add_file(single);
-  } else if (std::filesystem::exists(index, ignored)) {
+  } else if (base::is_there(index)) {
     checkpoint.where_ = index.string();
     checkpoint.open_index(folder, index);
   } else {

@@ -112,7 +112,7 @@ Tokenizer::~Tokenizer() = default;
 
 std::unique_ptr<Tokenizer> Tokenizer::load(const std::filesystem::path& tokenizer_json) {
   const std::filesystem::path config = tokenizer_json.parent_path() / "tokenizer_config.json";
-  const std::string config_json = std::filesystem::exists(config) ? base::read_text(config, kFileLimit) : "";
+  const std::string config_json = base::is_there(config) ? base::read_text(config, kFileLimit) : "";
   return parse(base::read_text(tokenizer_json, kFileLimit), tokenizer_json.string(), config_json);
 }
 
