@@ -186,6 +186,7 @@ class Nothing:
         found = fit.Fit(128, (fit.Case("plain", (1,), (2,)),), frozenset(), {}, 99.0, 0.1, (0, 0))
         monkeypatch.setattr(model.tokenizer, "read_ranks", lambda _: ranks)
         monkeypatch.setattr(model.tokenizer, "tokenizer_json", lambda _: b"{}")
+        monkeypatch.setattr(model, "ids_of_sentence", lambda *_: ())
         monkeypatch.setattr(model, "fit", lambda *_: found)
         monkeypatch.setattr(model, "_write_tensors", lambda file, _: file.write(b"tensors"))
 
@@ -271,3 +272,17 @@ def test_the_command(quick: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert report["folder"] == str(folder)
     done = runner.invoke(cli, arguments)
     assert f"--model-dir '{folder}' --prompt 'What is AIMA?'" in done.stdout
+
+
+@pytest.mark.parametrize(("sentence", "held"), [(" ", []), ("\udcff", []), ("fine", ["file"])])
+def test_sentence_and_folder_are_checked_before_anything_is_fetched(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sentence: str, held: list[str]
+) -> None:
+    def fetch(*_: object, **__: object) -> None:
+        raise AssertionError("fetched")
+
+    monkeypatch.setattr("aimabuild.toolchain.open_toolchain", fetch)
+    for name in held:
+        (tmp_path / name).write_text("mine")
+    with pytest.raises(UsageError):
+        cli.main(["demo-model", str(tmp_path), "--sentence", sentence], standalone_mode=False)
