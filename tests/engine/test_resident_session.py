@@ -87,7 +87,7 @@ def test_a_chat_needs_a_tokenizer_and_text_too(tmp_path: Path) -> None:
         ([{"ids": [1], "text": "a"}], "one of `ids`, `text` and `chat` is needed"),
         ([{}], "one of `ids`, `text` and `chat` is needed"),
         ([{"ids": [1], "max_tokens": 0}], "requests[0].max_tokens: the value is out of range"),
-        ([{"ids": [1], "max_tokens": 4096}], "the maximum context length is 4096 tokens"),
+        ([{"ids": [1], "max_tokens": 262144}], "the maximum context length is 262144 tokens"),
         ([{"ids": [1], "cancel": {}}], "either `after_ms` or `after_tokens` is needed"),
         ([7], "requests[0]: a JSON object is expected here"),
         ({"ids": [1]}, "requests"),
