@@ -201,7 +201,8 @@ TEST_CASE("weights with NaN are an error, not a token, be it one logit of all") 
   for (const char* name : {"model.language_model.norm.weight", "lm_head.weight"}) {
     test::SmallModel small;
     auto tensors = small.tensors();
-    tensors[name].values[name[0] == 'l' ? 87 : 43] = std::nanf("");  // after the norm every logit; of the head, that of token 1
+    tensors[name].values[name[0] == 'l' ? 87 : 43] =
+        std::nanf("");  // after the norm every logit; of the head, that of token 1
     const test::TemporaryFolder folder;
     test::write_file(folder.path() / "config.json", small.config());
     test::write_file(folder.path() / "model.safetensors", test::safetensors(tensors));
