@@ -1,7 +1,6 @@
 #include <doctest/doctest.h>
 
 #include "model/config.h"
-#include "model/safetensors.h"
 #include "model/weights.h"
 #include "support.h"
 
@@ -131,9 +130,12 @@ TEST_CASE("experts fused or split, three dtypes, two prefixes: the same values")
         small.write(folder.path());
         const model::Config config = model::read_config(folder.path());
         const model::Checkpoint checkpoint = model::Checkpoint::open(folder.path());
-        const model::Weights w = model::bind_weights(checkpoint, config, math);
+        const model::Weights w = model::load_weights(checkpoint, config, math);
         const bool as_it_lies = dtype == "BF16" || (dtype == "F32" && math == Math::f32);
-        CHECK((w.copied_bytes == 0) == as_it_lies);
+        CHECK(w.embed.dtype ==
+              (math == Math::f32 && dtype != "BF16" ? model::DType::f32 : model::DType::bf16));
+        const model::WeightsPlan plan = model::plan_weights(checkpoint, config, math);
+        CHECK((plan.size(model::Method::mmap).mapped_bytes > 0) == as_it_lies);
         const auto tensors = small.tensors();
         const auto value = [](const model::Matrix& m, std::int64_t row, std::int64_t col) {
           return m.dtype == model::DType::f32
@@ -196,7 +198,7 @@ TEST_CASE("tensors that do not fit the config are refused by name") {
     test::write_file(folder.path() / "model.safetensors", test::safetensors(tensors));
     return test::error_of([&] {
       const model::Checkpoint checkpoint = model::Checkpoint::open(folder.path());
-      model::bind_weights(checkpoint, config, Math::f32);
+      model::load_weights(checkpoint, config, Math::f32);
     });
   };
   CHECK(error([](auto&) {}).text().what.empty());
@@ -222,6 +224,6 @@ TEST_CASE("a tied head is the embedding table") {
   model::Config config = model::parse_config(small.config(), "config.json");
   config.tied = true;
   const model::Checkpoint checkpoint = model::Checkpoint::open(folder.path());
-  const model::Weights w = model::bind_weights(checkpoint, config, Math::f32);
+  const model::Weights w = model::load_weights(checkpoint, config, Math::f32);
   CHECK(w.head.data == w.embed.data);
 }

@@ -7,6 +7,7 @@ import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -83,6 +84,19 @@ def with_split_experts(tensors: Tensors, folder: Path) -> None:
     one_file(tensors, folder)
 
 
+def with_all_norms_in_f32(tensors: Tensors, folder: Path) -> None:
+    tensors.dtypes = {name: "F32" for name, bits in tensors.bits.items() if bits.ndim == 1}
+    assert len(tensors.dtypes) > 20
+    one_file(tensors, folder)
+
+
+def with_split_experts_in_f32_shards(tensors: Tensors, folder: Path) -> None:
+    with_split_experts(tensors, folder)
+    (folder / "model.safetensors").unlink()
+    tensors.dtypes = dict.fromkeys(list(tensors.bits)[::3], "F32")
+    in_shards(tensors, folder)
+
+
 def with_decay_and_norm_in_f32(tensors: Tensors, folder: Path) -> None:
     tensors.dtypes = {n: "F32" for n in tensors.bits if n.endswith(("A_log", "linear_attn.norm.weight"))}
     assert len(tensors.dtypes) == 6
@@ -115,6 +129,8 @@ def with_short_names(tensors: Tensors, folder: Path) -> None:
 FORMS = [
     in_shards,
     with_split_experts,
+    with_split_experts_in_f32_shards,
+    with_all_norms_in_f32,
     with_decay_and_norm_in_f32,
     all_in_f32,
     without_mtp,
@@ -123,10 +139,10 @@ FORMS = [
 ]
 
 
-def logits(folder: Path, math: str) -> np.ndarray:
+def logits(folder: Path, math: str, *options: str) -> np.ndarray:
     out = folder / "logits.npy"
     asked = ["--prompt-ids", PROMPT, "--max-tokens", "3", "--ignore-eos", "--json", "--math", math]
-    done = run_engine("generate", "--model-dir", folder, *asked, "--logits-out", out)
+    done = run_engine("generate", "--model-dir", folder, *asked, "--logits-out", out, *options)
     assert done.returncode == 0, done.stderr
     return np.load(out)
 
@@ -144,6 +160,8 @@ def test_every_form_gives_the_same_bits(math: str, tmp_path: Path) -> None:
     for form in FORMS:
         found = logits(folder_of(form, tmp_path / form.__name__), math)
         assert np.array_equal(found.view(np.uint32), expected.view(np.uint32)), form.__name__
+        mapped = logits(tmp_path / form.__name__, math, "--mmap")
+        assert np.array_equal(mapped.view(np.uint32), expected.view(np.uint32)), f"{form.__name__}, mapped"
 
 
 def test_f16_matrices_are_widened_or_rounded(tmp_path: Path) -> None:
@@ -161,10 +179,104 @@ def test_f16_matrices_are_widened_or_rounded(tmp_path: Path) -> None:
         assert difference.max() < tolerance, math
 
 
-def test_a_missing_shard_is_named(tmp_path: Path) -> None:
-    folder = folder_of(in_shards, tmp_path / "shards")
-    (folder / "model-00007-of-00026.safetensors").unlink()
+def refusal(folder: Path) -> str:
+    """The message of a folder that is refused: one error, exit code 2, before anything is printed."""
     done = run_engine("generate", "--model-dir", folder, "--prompt-ids", "1", "--max-tokens", "1")
-    assert done.returncode == 2
-    assert "the shard model-00007-of-00026.safetensors is missing" in done.stderr
-    assert done.stdout == ""
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("error: ") == 1
+    return done.stderr.splitlines()[0]
+
+
+def header_edited(folder: Path, edit: Callable[[dict[str, Any]], None]) -> Path:
+    """The folder with the header of its one file changed, its data as it was."""
+    weights = folder / "model.safetensors"
+    raw = weights.read_bytes()
+    (length,) = struct.unpack_from("<Q", raw)
+    header = json.loads(raw[8 : 8 + length])
+    edit(header)
+    text = json.dumps(header).encode()
+    weights.write_bytes(struct.pack("<Q", len(text)) + text + raw[8 + length :])
+    return folder
+
+
+EMBED = PREFIX + "embed_tokens.weight"
+NORM = PREFIX + "norm.weight"
+
+
+def overlap(header: dict[str, Any]) -> None:
+    size = header[NORM]["data_offsets"][1] - header[NORM]["data_offsets"][0]
+    header[NORM]["data_offsets"] = [4, 4 + size]
+
+
+def out_of_range(header: dict[str, Any]) -> None:
+    begin, end = header[NORM]["data_offsets"]
+    header[NORM]["data_offsets"] = [begin + (1 << 40), end + (1 << 40)]
+
+
+def wrong_shape(header: dict[str, Any]) -> None:
+    header[EMBED]["shape"].reverse()
+
+
+def wrong_dtype(header: dict[str, Any]) -> None:
+    header[EMBED]["dtype"] = "I16"
+
+
+def unknown_dtype(header: dict[str, Any]) -> None:
+    header[EMBED]["dtype"] = "Q4"
+
+
+def unknown_tensor(header: dict[str, Any]) -> None:
+    header[PREFIX + "layers.0.mlp.gate.bias"] = header.pop(PREFIX + "layers.0.linear_attn.dt_bias")
+
+
+@pytest.mark.parametrize(
+    ("edit", "says"),
+    [
+        (overlap, "overlaps another"),
+        (out_of_range, "the data lies outside the file"),
+        (wrong_shape, "the shape is [64, 512], expected [512, 64]"),
+        (wrong_dtype, "the dtype I16 is not supported"),
+        (unknown_dtype, "unknown dtype `Q4`"),
+        (unknown_tensor, "linear_attn.dt_bias` is missing"),
+    ],
+)
+def test_a_wrong_header_is_refused(edit: Callable[[dict[str, Any]], None], says: str, tmp_path: Path) -> None:
+    assert says in refusal(header_edited(folder_of(one_file, tmp_path / "model"), edit))
+
+
+def test_files_that_end_too_soon_are_refused(tmp_path: Path) -> None:
+    folder = folder_of(one_file, tmp_path / "model")
+    weights = folder / "model.safetensors"
+    raw = weights.read_bytes()
+    for size in (0, 7, 8, 1000, len(raw) - 1):
+        weights.write_bytes(raw[:size])
+        assert "model.safetensors" in refusal(folder), size
+    weights.write_bytes(struct.pack("<Q", len(raw)) + raw[8:])
+    assert "the safetensors file is truncated" in refusal(folder)
+    weights.write_bytes(struct.pack("<Q", 1 << 62) + raw[8:])
+    assert "not a safetensors file" in refusal(folder)
+    weights.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1016000\n")
+    assert "a git-lfs pointer" in refusal(folder)
+
+
+def test_shards_that_disagree_are_refused(tmp_path: Path) -> None:
+    folder = folder_of(in_shards, tmp_path / "model")
+    name = "model-00007-of-00026.safetensors"
+    index = folder / "model.safetensors.index.json"
+    good = index.read_text()
+
+    weight_map = json.loads(good)["weight_map"]
+    weight_map[EMBED] = name
+    index.write_text(json.dumps({"weight_map": weight_map}))
+    assert f"{EMBED}: the shard does not hold this tensor" in refusal(folder)
+
+    index.write_text(good)
+    shutil.copy(folder / "model-00001-of-00026.safetensors", folder / name)
+    assert "is also in" in refusal(folder)
+
+    (folder / name).unlink()
+    assert f"the shard {name} is missing" in refusal(folder)
+
+    index.unlink()
+    assert "neither model.safetensors nor model.safetensors.index.json" in refusal(folder)

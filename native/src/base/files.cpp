@@ -27,6 +27,7 @@ class Descriptor {
     if (fd_ >= 0) ::close(fd_);
   }
   int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_;
@@ -52,6 +53,46 @@ int open_for_reading(const std::filesystem::path& path) {
 }
 
 }  // namespace
+
+ReadFile::ReadFile(std::filesystem::path path) : path_(std::move(path)) {
+  Descriptor fd(open_for_reading(path_));
+  size_ = regular_size(fd.get(), path_);
+  fd_ = fd.release();
+}
+
+ReadFile::ReadFile(ReadFile&& other) noexcept
+    : path_(std::move(other.path_)), size_(other.size_), fd_(std::exchange(other.fd_, -1)) {}
+
+ReadFile& ReadFile::operator=(ReadFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(size_, other.size_);
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+ReadFile::~ReadFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void ReadFile::read_at(std::uint64_t offset, std::span<std::byte> into) const {
+  while (!into.empty()) {
+    const ssize_t got = ::pread(fd_, into.data(), into.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) {
+      const std::string why = got < 0 ? std::generic_category().message(errno)
+                                      : "the file ends there: it was cut after it was opened";
+      throw Error({.what = "the file cannot be read at byte " + std::to_string(offset),
+                   .where = path_.string(),
+                   .why = why});
+    }
+    offset += static_cast<std::uint64_t>(got);
+    into = into.subspan(static_cast<std::size_t>(got));
+  }
+}
+
+void ReadFile::will_read(std::uint64_t offset, std::uint64_t bytes) const {
+  ::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+}
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
   const Descriptor fd(open_for_reading(path));

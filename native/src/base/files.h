@@ -10,6 +10,32 @@
 
 namespace aima::base {
 
+/// A file open for reading at any offset, by any number of threads. Movable.
+class ReadFile {
+ public:
+  /// Throws Error (usage) when the file cannot be opened or is not a regular file.
+  explicit ReadFile(std::filesystem::path path);
+  ReadFile(ReadFile&& other) noexcept;
+  ReadFile& operator=(ReadFile&& other) noexcept;
+  ReadFile(const ReadFile&) = delete;
+  ReadFile& operator=(const ReadFile&) = delete;
+  ~ReadFile();
+
+  std::uint64_t size() const { return size_; }  ///< bytes, as it was when opened
+  const std::filesystem::path& path() const { return path_; }
+
+  /// Fills `into` from `offset` on. Throws Error (failed) naming file and offset when the system cannot read
+  /// there, or the file ends before.
+  void read_at(std::uint64_t offset, std::span<std::byte> into) const;
+  /// Tells the system that this range will be read soon. Only a hint.
+  void will_read(std::uint64_t offset, std::uint64_t bytes) const;
+
+ private:
+  std::filesystem::path path_;
+  std::uint64_t size_ = 0;
+  int fd_ = -1;
+};
+
 /// A file mapped read-only for the life of the object. Movable.
 class MappedFile {
  public:

@@ -6,6 +6,7 @@
 namespace aima::cli {
 
 extern const Command generate_command;
+extern const Command weights_probe_command;
 extern const Command tokenizer_probe_command;
 extern const Command doctor_command;
 extern const Command resident_session_probe_command;

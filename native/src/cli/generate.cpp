@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/npy.h"
 #include "cli/commands.h"
+#include "cli/load_options.h"
 #include "cli/resident.h"
 #include "cli/sampling_options.h"
 #include "cli/signals.h"
@@ -31,7 +32,7 @@ constexpr std::array<Option, 8> own_options = {{
      "write the draft head's f32 logits [prompt - 1, vocabulary] as .npy: row t scores token t + 2"},
     {"json", "", "print one JSON object (aima/generate/v1) instead of the text"},
 }};
-constexpr auto options = joined(joined(resident_options, own_options), sampling_options);
+constexpr auto options = joined(joined(joined(resident_options, load_options), own_options), sampling_options);
 
 std::vector<std::int32_t> read_prompt(const Arguments& arguments, const engine::LoadedModel& model) {
   const std::optional<std::string> ids = arguments.value("prompt-ids");
@@ -110,12 +111,14 @@ std::string json_of(const Run& run) {
                                   {"device_detail", run.resident.facts().detail},
                                   {"math", name_of(run.resident.facts().math)},
                                   {"memory", run.resident.memory_json()},
+                                  {"load", load_json(run.resident.model())},
                                   {"timings", timings}}) +
          "\n";
 }
 
 void print_timings(const Run& run) {
   const engine::Timings& seconds = run.result.timings;
+  std::fprintf(stderr, "weights: %s\n", load_line(run.resident.model().load_report()).c_str());
   std::fprintf(stderr,
                "load %.2f s; prefill %lld tokens in %.2f s, %.1f tokens/s; decode %lld steps in %.2f s, %.1f "
                "tokens/s\n",

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "cli/load_options.h"
 #include "device/cpu/cpu_device.h"
 #include "device/cpu/tables.h"
 
@@ -45,7 +46,7 @@ Resident::Resident(const Arguments& arguments) : context_tokens_(read_context(ar
       .math = math, .threads = threads, .isa = isa ? &device::cpu::isa_named(*isa) : nullptr};
   check_device(arguments);
   if (arguments.has("cache-capacity")) capacity_ = arguments.integer("cache-capacity", 0, 64, most_capacity);
-  model_ = engine::load_model(arguments.required("model-dir"), math);
+  model_ = engine::load_model(arguments.required("model-dir"), math, load_request(arguments));
   device_ = std::make_unique<device::cpu::CpuDevice>(model_->config, model_->weights, cpu);
   device_->set_vocab_limit(model_->vocab_limit());
   load_seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
@@ -59,7 +60,7 @@ engine::Engine& Resident::start(const Start& start) {
   if (capacity_) capacity_ = std::min(*capacity_, positions);
   plan_ = engine::plan_memory(*device_,
                               {.weights = weights,
-                               .weights_mapped = weights - std::min(weights, model_->weights.copied_bytes),
+                               .weights_mapped = model_->load_report().mapped_bytes,
                                .vocab = model_->config.vocab,
                                .context_tokens = *bucket,
                                .cache_bytes = start.cache_bytes,

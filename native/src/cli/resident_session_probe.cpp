@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "cli/commands.h"
+#include "cli/load_options.h"
 #include "cli/resident.h"
 #include "cli/session_requests.h"
 
@@ -33,7 +34,7 @@ constexpr std::array<Option, 4> own_options = {{
     {"reuse-decode-state", "", "let states that decode steps made enter the cache: the last bits may differ"},
     {"json", "", "print one JSON object (aima/resident-session-probe/v1) instead of a table"},
 }};
-constexpr auto options = joined(resident_options, own_options);
+constexpr auto options = joined(joined(resident_options, load_options), own_options);
 
 /// XXH3-128 of numbers as they lie in memory (little-endian), in hexadecimal.
 class Digest {

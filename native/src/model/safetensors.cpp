@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
-#include <memory>
 #include <optional>
+#include <stdexcept>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -14,7 +13,6 @@ namespace aima::model {
 namespace {
 
 using base::json::Object;
-using TensorMap = std::map<std::string, Tensor, std::less<>>;
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 
@@ -39,18 +37,14 @@ constexpr KnownType known_types[] = {
   base::throw_usage({.what = std::move(what), .where = std::string(file), .why = std::move(why)});
 }
 
-std::string_view header_text(std::span<const std::byte> bytes, std::string_view file) {
-  const std::string size = std::to_string(bytes.size()) + " bytes";
-  if (bytes.size() < 8) refuse("the safetensors file is truncated", file, "it has only " + size);
-  const auto length = base::load_unaligned<std::uint64_t>(bytes.data());
-  if (length > max_header) {
-    refuse("not a safetensors file", file, "its header claims " + std::to_string(length) + " bytes");
-  }
-  if (length > bytes.size() - 8) {
-    refuse("the safetensors file is truncated", file,
-           "its header has " + std::to_string(length) + " bytes, the file " + size);
-  }
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + 8, length);
+/// What `git clone` leaves in the place of a large file where git-lfs is not installed.
+constexpr std::string_view lfs_pointer = "version https://git-lfs";
+
+std::string_view header_text(std::span<const std::byte> head, std::uint64_t file_bytes,
+                             std::string_view file) {
+  const std::uint64_t length = header_length(head, file_bytes, file);
+  if (head.size() < 8 + length) throw std::invalid_argument("less than the header was given");
+  const std::string_view text(reinterpret_cast<const char*>(head.data()) + 8, length);
   if (text.empty() || text.front() != '{')
     refuse("not a safetensors file", file, "its header is not a JSON object");
   return text;
@@ -70,12 +64,12 @@ std::optional<std::uint64_t> product(std::uint64_t a, std::uint64_t b) {
   return result;
 }
 
-struct Range {
+struct Offsets {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
 };
 
-Range read_range(const Object& entry) {
+Offsets read_offsets(const Object& entry) {
   const auto& offsets = entry.array("data_offsets");
   const auto begin = offsets.size() == 2 ? natural(offsets[0]) : std::nullopt;
   const auto end = offsets.size() == 2 ? natural(offsets[1]) : std::nullopt;
@@ -96,7 +90,9 @@ std::vector<std::int64_t> read_shape(const Object& entry) {
   return shape;
 }
 
-Tensor read_entry(const Object& entry, std::span<const std::byte> data, std::string_view file) {
+/// `data_at`: where the data begins in the file; `data_bytes`: how much of it there is.
+Tensor read_entry(const Object& entry, std::uint64_t data_at, std::uint64_t data_bytes,
+                  std::string_view file) {
   for (const auto& field : entry.raw()) {
     const std::string_view key = field.key();
     if (key != "dtype" && key != "shape" && key != "data_offsets")
@@ -113,36 +109,36 @@ Tensor read_entry(const Object& entry, std::span<const std::byte> data, std::str
   for (const std::int64_t dimension : tensor.shape) {
     if (size) size = product(*size, static_cast<std::uint64_t>(dimension));
   }
-  const Range range = read_range(entry);
+  const Offsets range = read_offsets(entry);
   if (!size || *size != range.end - range.begin) {
     entry.refuse(
         "data_offsets", "the offsets span " + std::to_string(range.end - range.begin) + " bytes",
         size ? "shape and dtype give " + std::to_string(*size) : "shape and dtype give more than 2^64");
   }
-  if (range.end > data.size()) {
+  if (range.end > data_bytes) {
     entry.refuse("data_offsets", "the data lies outside the file",
-                 "it ends at " + std::to_string(range.end) + " of " + std::to_string(data.size()) +
+                 "it ends at " + std::to_string(range.end) + " of " + std::to_string(data_bytes) +
                      " data bytes; is the file truncated?");
   }
-  tensor.data = data.subspan(range.begin, range.end - range.begin);
+  tensor.begin = data_at + range.begin;
+  tensor.bytes = range.end - range.begin;
   return tensor;
 }
 
 /// The format demands that tensors cover the data without overlap, gap or rest.
-void check_cover(const TensorMap& tensors, std::span<const std::byte> data, std::string_view file) {
+void check_cover(const TensorMap& tensors, std::uint64_t data_at, std::uint64_t file_bytes,
+                 std::string_view file) {
   std::vector<const TensorMap::value_type*> order;
   for (const auto& entry : tensors) order.push_back(&entry);
-  std::ranges::sort(order, {},
-                    [](const auto* e) { return std::pair(e->second.data.data(), e->second.data.size()); });
-  const std::byte* end = data.data();
+  std::ranges::sort(order, {}, [](const auto* e) { return std::pair(e->second.begin, e->second.bytes); });
+  std::uint64_t end = data_at;
   for (const auto* entry : order) {
-    const std::byte* begin = entry->second.data.data();
-    if (begin < end) refuse("the tensor `" + entry->first + "` overlaps another", file);
-    if (begin > end) refuse("there is a gap before the tensor `" + entry->first + "`", file);
-    end = begin + entry->second.data.size();
+    const Tensor& tensor = entry->second;
+    if (tensor.begin < end) refuse("the tensor `" + entry->first + "` overlaps another", file);
+    if (tensor.begin > end) refuse("there is a gap before the tensor `" + entry->first + "`", file);
+    end = tensor.begin + tensor.bytes;
   }
-  const std::byte* file_end = data.data() + data.size();
-  if (end != file_end) refuse(std::to_string(file_end - end) + " bytes follow the last tensor", file);
+  if (end != file_bytes) refuse(std::to_string(file_bytes - end) + " bytes follow the last tensor", file);
 }
 
 }  // namespace
@@ -161,80 +157,43 @@ std::string_view name_of(DType dtype) {
   return "another dtype";
 }
 
-TensorMap parse_safetensors(std::span<const std::byte> bytes, std::string_view file) {
-  const std::string_view header = header_text(bytes, file);
+std::int64_t bytes_of(DType dtype) { return dtype == DType::f32 ? 4 : 2; }
+
+std::uint64_t header_length(std::span<const std::byte> head, std::uint64_t file_bytes,
+                            std::string_view file) {
+  const std::string size = std::to_string(file_bytes) + " bytes";
+  if (head.size() < 8) refuse("the safetensors file is truncated", file, "it has only " + size);
+  const std::string_view start(reinterpret_cast<const char*>(head.data()), head.size());
+  if (lfs_pointer.starts_with(start.substr(0, std::min(start.size(), lfs_pointer.size())))) {
+    base::throw_usage({.what = "a git-lfs pointer stands in the place of the weights",
+                       .where = std::string(file),
+                       .hint = "fetch the files themselves: git lfs pull"});
+  }
+  const auto length = base::load_unaligned<std::uint64_t>(head.data());
+  if (length > max_header) {
+    refuse("not a safetensors file", file, "its header claims " + std::to_string(length) + " bytes");
+  }
+  if (length > file_bytes - 8) {
+    refuse("the safetensors file is truncated", file,
+           "its header has " + std::to_string(length) + " bytes, the file " + size);
+  }
+  return length;
+}
+
+TensorMap parse_safetensors(std::span<const std::byte> head, std::uint64_t file_bytes,
+                            std::string_view file) {
+  const std::string_view header = header_text(head, file_bytes, file);
   const boost::json::value document = base::json::parse(header, std::string(file) + " (header)");
-  const std::span<const std::byte> data = bytes.subspan(8 + header.size());
+  const std::uint64_t data_at = 8 + header.size();
   TensorMap tensors;
   for (const auto& field : document.get_object()) {
     const std::string_view name = field.key();
     if (name == "__metadata__") continue;
     const Object entry(field.value(), std::string(file) + ": " + std::string(name));
-    tensors.emplace(name, read_entry(entry, data, file));
+    tensors.emplace(name, read_entry(entry, data_at, file_bytes - data_at, file));
   }
-  check_cover(tensors, data, file);
+  check_cover(tensors, data_at, file_bytes, file);
   return tensors;
-}
-
-void Checkpoint::add_file(const std::filesystem::path& path) {
-  files_.push_back(std::make_unique<File>(File{path.string(), base::MappedFile(path)}));
-  const File& file = *files_.back();
-  for (auto& [name, tensor] : parse_safetensors(file.map.bytes(), file.name)) {
-    const auto [place, added] = tensors_.emplace(name, std::move(tensor));
-    if (!added) refuse("the tensor `" + name + "` is also in " + std::string(place->second.file), file.name);
-  }
-}
-
-void Checkpoint::open_index(const std::filesystem::path& folder, const std::filesystem::path& index) {
-  const boost::json::value document = base::json::parse(base::read_text(index), index.string());
-  const Object map = Object(document, index.string()).object("weight_map");
-  std::map<std::string, std::size_t> shards;
-  for (const auto& field : map.raw()) {
-    const std::string shard(map.string(field.key()));
-    if (shard.empty() || shard.front() == '.' || shard.find('/') != std::string::npos) {
-      map.refuse(field.key(), "the name of a file in the same folder is expected here");
-    }
-    ++shards[shard];
-  }
-  for (const auto& [shard, count] : shards) {
-    if (base::is_there(folder / shard)) continue;
-    refuse("the shard " + shard + " is missing", index.string(),
-           "the index places " + std::to_string(count) + " tensors there");
-  }
-  for (const auto& [shard, count] : shards) add_file(folder / shard);
-  for (const auto& field : map.raw()) {
-    const Tensor* tensor = find(field.key());
-    const std::string shard = (folder / std::string(map.string(field.key()))).string();
-    if (tensor == nullptr || tensor->file != shard)
-      map.refuse(field.key(), "the shard does not hold this tensor", shard);
-  }
-}
-
-Checkpoint Checkpoint::open(const std::filesystem::path& folder) {
-  Checkpoint checkpoint;
-  const std::filesystem::path single = folder / "model.safetensors";
-  const std::filesystem::path index = folder / "model.safetensors.index.json";
-  if (base::is_there(single)) {
-    checkpoint.where_ = single.string();
-    checkpoint.add_file(single);
-  } else if (base::is_there(index)) {
-    checkpoint.where_ = index.string();
-    checkpoint.open_index(folder, index);
-  } else {
-    refuse("the folder has neither model.safetensors nor model.safetensors.index.json", folder.string());
-  }
-  return checkpoint;
-}
-
-const Tensor* Checkpoint::find(std::string_view name) const {
-  const auto place = tensors_.find(name);
-  return place == tensors_.end() ? nullptr : &place->second;
-}
-
-std::size_t Checkpoint::bytes() const {
-  std::size_t sum = 0;
-  for (const auto& [name, tensor] : tensors_) sum += tensor.data.size();
-  return sum;
 }
 
 }  // namespace aima::model

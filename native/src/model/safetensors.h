@@ -1,17 +1,14 @@
-/// Reads safetensors files: one, or shards with an index. Nothing is trusted before it is checked.
+/// Reads the headers of safetensors files. Nothing is trusted before it is checked.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
+#include <functional>
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "base/files.h"
 
 namespace aima::model {
 
@@ -19,47 +16,31 @@ enum class DType { bf16, f16, f32, other };
 
 std::string_view name_of(DType dtype);
 
-/// A tensor as it lies in a mapped file. `data` is aligned to nothing.
+/// Bytes of an element of bf16, f16 or f32.
+std::int64_t bytes_of(DType dtype);
+
+/// A tensor's place in a file.
 struct Tensor {
   DType dtype = DType::other;
   std::string dtype_name;           ///< as the file spells it, for messages
   std::vector<std::int64_t> shape;  ///< row-major
-  std::span<const std::byte> data;
-  std::string_view file;  ///< name of the file, for messages
+  std::uint64_t begin = 0;          ///< offset in the file of its first byte; aligned to nothing
+  std::uint64_t bytes = 0;
+  std::string_view file;  ///< path of the file
+  std::size_t shard = 0;  ///< which file of its checkpoint
 };
 
-/// Checks a header and returns its tensors, with `data` pointing into `bytes` (the whole file). Throws
-/// base::Error (usage): file shorter than its header says, malformed or duplicate entries, offsets out of
-/// range, overlapping or with gaps, a size that does not follow from shape and dtype, bytes after the last
-/// tensor.
-std::map<std::string, Tensor, std::less<>> parse_safetensors(std::span<const std::byte> bytes,
-                                                             std::string_view file);
+using TensorMap = std::map<std::string, Tensor, std::less<>>;
 
-/// All tensors of a checkpoint folder, mapped.
-class Checkpoint {
- public:
-  /// model.safetensors, or the shards of model.safetensors.index.json. Throws base::Error (usage) when
-  /// neither is there, a shard is missing or broken, or the index does not agree with the shards.
-  static Checkpoint open(const std::filesystem::path& folder);
+/// Bytes of the JSON header that follows the first 8 bytes of a file of `file_bytes` bytes. `head` is how the
+/// file begins, 8 bytes at least unless it is shorter. Throws base::Error (usage) when the file is no
+/// safetensors file, or shorter than its header.
+std::uint64_t header_length(std::span<const std::byte> head, std::uint64_t file_bytes, std::string_view file);
 
-  const Tensor* find(std::string_view name) const;
-  const std::map<std::string, Tensor, std::less<>>& tensors() const { return tensors_; }
-  const std::string& where() const { return where_; }
-  std::size_t file_count() const { return files_.size(); }
-  std::size_t bytes() const;  ///< of all tensors
-
- private:
-  struct File {
-    std::string name;
-    base::MappedFile map;
-  };
-
-  void add_file(const std::filesystem::path& path);
-  void open_index(const std::filesystem::path& folder, const std::filesystem::path& index);
-
-  std::string where_;
-  std::vector<std::unique_ptr<File>> files_;  ///< unique_ptr: tensors point at the names
-  std::map<std::string, Tensor, std::less<>> tensors_;
-};
+/// Checks a header and returns its tensors. `head` is how the file begins, its header at least; `file`
+/// outlives the result. Throws base::Error (usage): file shorter than its header says, malformed or duplicate
+/// entries, offsets out of range, overlapping or with gaps, a size that does not follow from shape and dtype,
+/// bytes after the last tensor.
+TensorMap parse_safetensors(std::span<const std::byte> head, std::uint64_t file_bytes, std::string_view file);
 
 }  // namespace aima::model

@@ -1,12 +1,12 @@
 #include "model/weights.h"
 
-#include <array>
 #include <cmath>
+#include <cstring>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
-#include "base/numbers.h"
 
 namespace aima::model {
 namespace {
@@ -17,22 +17,16 @@ std::string shape_text(std::span<const std::int64_t> shape) {
   return text + "]";
 }
 
-float read_float(const Tensor& tensor, std::int64_t index) {
-  const std::byte* at = tensor.data.data() + index * (tensor.dtype == DType::f32 ? 4 : 2);
-  if (tensor.dtype == DType::f32) return base::load_unaligned<float>(at);
-  const auto bits = base::load_unaligned<std::uint16_t>(at);
-  return tensor.dtype == DType::bf16 ? base::float_from_bf16(bits) : base::float_from_f16(bits);
-}
-
 using Shape = std::vector<std::int64_t>;
 
-/// Looks tensors up, and remembers which ones were used.
+/// Looks tensors up, and remembers which ones were used. It walks the model twice: without a store it writes
+/// down what is needed, and matrices have no data yet; with one it puts everything in its place.
 class Binder {
  public:
-  Binder(const Checkpoint& checkpoint, const Config& config, Math math, Weights& weights)
-      : checkpoint_(checkpoint), c_(config), math_(math), weights_(weights), prefix_(prefix_of(checkpoint)) {}
+  Binder(const Checkpoint& checkpoint, const Config& config, Math math, const TensorStore* store)
+      : checkpoint_(checkpoint), c_(config), math_(math), store_(store), prefix_(prefix_of(checkpoint)) {}
 
-  void bind() {
+  Weights bind() {
     weights_.embed = matrix(prefix_ + "embed_tokens.weight", c_.vocab, c_.hidden);
     weights_.head = c_.tied ? weights_.embed : matrix("lm_head.weight", c_.vocab, c_.hidden);
     if (c_.tied) used_.insert("lm_head.weight");
@@ -42,7 +36,10 @@ class Binder {
     }
     if (checkpoint_.find("mtp.fc.weight") != nullptr) weights_.draft = draft();
     refuse_unknown();
+    return std::move(weights_);
   }
+
+  std::vector<Wanted>& wanted() { return wanted_; }
 
  private:
   static std::string prefix_of(const Checkpoint& checkpoint) {
@@ -72,37 +69,32 @@ class Binder {
     return *found;
   }
 
-  /// As it lies where possible, otherwise converted.
-  Matrix as_matrix(const Tensor& tensor, std::int64_t rows, std::int64_t cols) {
-    const bool fits = tensor.dtype == DType::bf16 || (tensor.dtype == DType::f32 && math_ == Math::f32);
-    if (fits) return {tensor.dtype, tensor.data.data(), rows, cols};
-    const bool narrow = math_ == Math::bf16;
-    const std::size_t size = static_cast<std::size_t>(rows * cols) * (narrow ? 2 : 4);
-    weights_.copies.push_back(std::make_unique_for_overwrite<std::byte[]>(size));
-    weights_.copied_bytes += size;
-    std::byte* out = weights_.copies.back().get();
-    for (std::int64_t i = 0; i < rows * cols; ++i) {
-      const float value = read_float(tensor, i);
-      const std::uint16_t bits = base::bf16_from_float(value);
-      if (narrow) {
-        std::memcpy(out + 2 * i, &bits, 2);
-      } else {
-        std::memcpy(out + 4 * i, &value, 4);
-      }
-    }
-    return {narrow ? DType::bf16 : DType::f32, out, rows, cols};
+  /// Where the tensor lies as `dtype`; null while planning.
+  const std::byte* place(const std::string& name, const Tensor& tensor, DType dtype, bool passing) {
+    if (store_ != nullptr) return store_->find(name);
+    const auto stored = checkpoint_.tensors().find(name);
+    wanted_.push_back({.name = stored->first, .tensor = &tensor, .dtype = dtype, .passing = passing});
+    return nullptr;
+  }
+
+  /// As it lies where the math takes that, otherwise converted.
+  Matrix as_matrix(const std::string& name, const Shape& shape, std::int64_t rows, std::int64_t cols) {
+    const Tensor& found = tensor(name, shape);
+    const bool fits = found.dtype == DType::bf16 || (found.dtype == DType::f32 && math_ == Math::f32);
+    const DType dtype = fits ? found.dtype : math_ == Math::bf16 ? DType::bf16 : DType::f32;
+    return {dtype, place(name, found, dtype, false), rows, cols};
   }
 
   Matrix matrix(const std::string& name, std::int64_t rows, std::int64_t cols) {
-    return as_matrix(tensor(name, {rows, cols}), rows, cols);
+    return as_matrix(name, {rows, cols}, rows, cols);
   }
 
   std::vector<float> floats(const std::string& name, const Shape& shape) {
-    const Tensor& source = tensor(name, shape);
     std::int64_t count = 1;
     for (const std::int64_t size : shape) count *= size;
     std::vector<float> values(static_cast<std::size_t>(count));
-    for (std::int64_t i = 0; i < count; ++i) values[static_cast<std::size_t>(i)] = read_float(source, i);
+    const std::byte* data = place(name, tensor(name, shape), DType::f32, true);
+    if (data != nullptr) std::memcpy(values.data(), data, values.size() * sizeof(float));
     return values;
   }
 
@@ -157,10 +149,11 @@ class Binder {
 
   std::vector<Expert> fused_experts(const std::string& p) {
     const std::int64_t width = c_.expert_width;
-    const Tensor& gate_up = tensor(p + "gate_up_proj", {c_.experts, 2 * width, c_.hidden});
-    const Tensor& down = tensor(p + "down_proj", {c_.experts, c_.hidden, width});
-    const Matrix all_gate_up = as_matrix(gate_up, c_.experts * 2 * width, c_.hidden);
-    const Matrix all_down = as_matrix(down, c_.experts * c_.hidden, width);
+    const Matrix all_gate_up =
+        as_matrix(p + "gate_up_proj", {c_.experts, 2 * width, c_.hidden}, c_.experts * 2 * width, c_.hidden);
+    const Matrix all_down =
+        as_matrix(p + "down_proj", {c_.experts, c_.hidden, width}, c_.experts * c_.hidden, width);
+    if (store_ == nullptr) return {};
     std::vector<Expert> experts;
     experts.reserve(static_cast<std::size_t>(c_.experts));
     for (std::int64_t e = 0; e < c_.experts; ++e) {
@@ -221,17 +214,34 @@ class Binder {
   const Checkpoint& checkpoint_;
   const Config& c_;
   Math math_;
-  Weights& weights_;
+  const TensorStore* store_;
+  Weights weights_ = {};
+  std::vector<Wanted> wanted_;
   std::string prefix_;
   std::set<std::string, std::less<>> used_;
 };
 
 }  // namespace
 
-Weights bind_weights(const Checkpoint& checkpoint, const Config& config, Math math) {
-  Weights weights;
-  Binder(checkpoint, config, math, weights).bind();
+WeightsPlan plan_weights(const Checkpoint& checkpoint, const Config& config, Math math) {
+  Binder binder(checkpoint, config, math, nullptr);
+  binder.bind();
+  return {std::move(binder.wanted())};
+}
+
+Weights bind_weights(const Checkpoint& checkpoint, const Config& config, Math math,
+                     std::shared_ptr<TensorStore> store) {
+  Weights weights = Binder(checkpoint, config, math, store.get()).bind();
+  store->release_passing();
+  weights.store = std::move(store);
   return weights;
+}
+
+Weights load_weights(const Checkpoint& checkpoint, const Config& config, Math math,
+                     const LoadOptions& options) {
+  const WeightsPlan plan = plan_weights(checkpoint, config, math);
+  return bind_weights(checkpoint, config, math,
+                      std::make_shared<TensorStore>(checkpoint, plan.wanted, options));
 }
 
 }  // namespace aima::model

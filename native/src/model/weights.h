@@ -1,4 +1,5 @@
-/// The checkpoint's tensors in their places: matrices as they lie in the file, small vectors widened to f32.
+/// The checkpoint's tensors in their places: matrices in a dtype that the math takes, small vectors widened
+/// to f32.
 #pragma once
 
 #include <cstddef>
@@ -8,12 +9,14 @@
 #include <vector>
 
 #include "base/math_mode.h"
+#include "model/checkpoint.h"
 #include "model/config.h"
-#include "model/safetensors.h"
+#include "model/tensor_store.h"
 
 namespace aima::model {
 
-/// [rows, cols] row-major, y = x·Wᵀ; bf16 or f32, aligned to nothing.
+/// [rows, cols] row-major, y = x·Wᵀ; bf16 or f32; aligned to 64 bytes when read, to nothing when
+/// mapped.
 struct Matrix {
   DType dtype = DType::bf16;
   const std::byte* data = nullptr;
@@ -85,16 +88,30 @@ struct Weights {
   std::vector<LayerWeights> layers;
   std::optional<DraftWeights> draft;  ///< where the checkpoint has `mtp.fc.weight`
 
-  std::vector<std::unique_ptr<std::byte[]>> copies;  ///< matrices whose dtype had to change
-  std::size_t copied_bytes = 0;
+  std::shared_ptr<const TensorStore> store;  ///< what the matrices point into
 };
 
-/// Finds every tensor of the text model, under `model.language_model.` or `model.`, and checks its shape.
-/// The 19 tensors of the draft head (`mtp.`) are bound where `mtp.fc.weight` is there. Vision tensors
+/// Every tensor that the text model needs, checked against the config, and as which dtype. Nothing is read.
+struct WeightsPlan {
+  std::vector<Wanted> wanted;
+
+  StoreSize size(Method method) const { return store_size(wanted, method); }
+};
+
+/// Finds every tensor of the text model, under `model.language_model.` or `model.`, and checks its shape and
+/// dtype. The 19 tensors of the draft head (`mtp.`) are bound where `mtp.fc.weight` is there. Vision tensors
 /// (`model.visual.`) and other `mtp.` ones are left alone; any other unknown tensor is an error, since it
-/// would change the result. Experts may be fused or split. Matrices stay in the mapped file where their dtype
-/// fits the math: bf16 always, f32 under Math::f32; others are converted into `copies`. `checkpoint` must
-/// outlive the result.
-Weights bind_weights(const Checkpoint& checkpoint, const Config& config, Math math);
+/// would change the result. Experts may be fused or split. Matrices keep their dtype where it
+/// fits the math: bf16 always, f32 under Math::f32; others are converted while they are read. The result
+/// points into `checkpoint`.
+WeightsPlan plan_weights(const Checkpoint& checkpoint, const Config& config, Math math);
+
+/// The weights of a plan that was loaded into `store`.
+Weights bind_weights(const Checkpoint& checkpoint, const Config& config, Math math,
+                     std::shared_ptr<TensorStore> store);
+
+/// Plans, loads and binds.
+Weights load_weights(const Checkpoint& checkpoint, const Config& config, Math math,
+                     const LoadOptions& options = {});
 
 }  // namespace aima::model
