@@ -177,7 +177,7 @@ TEST_CASE("a checkpoint without a draft head is whole; one with a part of it is 
     test::write_file(folder.path() / "model.safetensors", test::safetensors(tensors));
     const model::Config config = model::read_config(folder.path());
     const model::Checkpoint checkpoint = model::Checkpoint::open(folder.path());
-    return model::bind_weights(checkpoint, config, Math::f32).draft.has_value();
+    return model::load_weights(checkpoint, config, Math::f32).draft.has_value();
   };
   CHECK_FALSE(bind(small.tensors()));
   small.extras = true;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import struct
 from collections.abc import Callable
@@ -280,3 +281,36 @@ def test_shards_that_disagree_are_refused(tmp_path: Path) -> None:
 
     index.unlink()
     assert "neither model.safetensors nor model.safetensors.index.json" in refusal(folder)
+
+
+def test_weights_that_do_not_fit_are_refused_before_they_are_read(tmp_path: Path) -> None:
+    """Sparse files of 3 TB: their headers are right, and they take no room on the disk."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    config = json.loads((DATA / "config.json").read_text())
+    config["text_config"] |= {"num_experts": 4096, "moe_intermediate_size": 1 << 20}
+    (folder / "config.json").write_text(json.dumps(config))
+    tensors = Tensors()
+    hidden = tensors.bits[EMBED].shape[1]
+    header: dict[str, Any] = {}
+    offset = 0
+    for name, bits in tensors.bits.items():
+        shape = list(bits.shape)
+        if name.endswith("experts.gate_up_proj"):
+            shape = [4096, 2 << 20, hidden]
+        elif name.endswith("experts.down_proj"):
+            shape = [4096, hidden, 1 << 20]
+        elif name.endswith("mlp.gate.weight"):
+            shape = [4096, hidden]
+        size = 2 * int(np.prod(shape, dtype=np.int64))
+        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [offset, offset + size]}
+        offset += size
+    text = json.dumps(header).encode()
+    weights = folder / "model.safetensors"
+    weights.write_bytes(struct.pack("<Q", len(text)) + text)
+    os.truncate(weights, 8 + len(text) + offset)
+    done = run_engine("generate", "--model-dir", folder, "--prompt-ids", "1", "--max-tokens", "1")
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+    assert "the weights do not fit into memory" in done.stderr
+    assert "TB are to be taken" in done.stderr
+    assert "--mmap" in done.stderr

@@ -32,7 +32,8 @@ constexpr std::array<Option, 8> own_options = {{
      "write the draft head's f32 logits [prompt - 1, vocabulary] as .npy: row t scores token t + 2"},
     {"json", "", "print one JSON object (aima/generate/v1) instead of the text"},
 }};
-constexpr auto options = joined(joined(joined(resident_options, load_options), own_options), sampling_options);
+constexpr auto options =
+    joined(joined(joined(resident_options, load_options), own_options), sampling_options);
 
 std::vector<std::int32_t> read_prompt(const Arguments& arguments, const engine::LoadedModel& model) {
   const std::optional<std::string> ids = arguments.value("prompt-ids");

@@ -14,9 +14,12 @@ namespace {
 
 using base::Exit;
 
-constexpr std::array all_commands = {
-    &generate_command,          &weights_probe_command,          &tokenizer_probe_command,
-    &chat_template_probe_command, &resident_session_probe_command, &doctor_command};
+constexpr std::array all_commands = {&generate_command,
+                                     &weights_probe_command,
+                                     &tokenizer_probe_command,
+                                     &chat_template_probe_command,
+                                     &resident_session_probe_command,
+                                     &doctor_command};
 
 std::string overview() {
   std::string text =
