@@ -196,8 +196,9 @@ def test_sessions_of_two_threads_take_turns(model: Any) -> None:
 
 
 INTERRUPTED = """
-import sys
+import signal, sys
 from aimabuild import _native
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job has it ignored
 session = _native.Model(sys.argv[1], math="f32", threads=1).session(262144)
 ids = [1, 2, 3, 4] * 60000
 sys.stdout.write("ready"); sys.stdout.flush()
@@ -221,5 +222,8 @@ def test_ctrl_c_ends_a_computation(module: Any, folder: Path) -> None:
         assert child.stdout.read(5) == "ready"
         time.sleep(0.5)
         child.send_signal(signal.SIGINT)
-        _, errors = child.communicate(timeout=120)
+        try:
+            _, errors = child.communicate(timeout=120)
+        finally:
+            child.kill()
     assert child.returncode == 7, errors

@@ -21,9 +21,23 @@ SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
 def start(*arguments: str | Path, before: Callable[[], object] | None = None) -> subprocess.Popen[bytes]:
+    def prepare() -> None:
+        for number in SIGNALS:  # a background job has SIGINT ignored, and so would its children
+            signal.signal(number, signal.SIG_DFL)
+        if before is not None:
+            before()
+
     command = [find_engine(), *arguments]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, preexec_fn=before)
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, preexec_fn=prepare)
+
+
+def await_handler(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Wait until the process handles a signal."""
+    deadline = time.monotonic() + 60
+    while not signal_mask(process, "SigCgt") >> (number - 1) & 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def signal_mask(process: subprocess.Popen[bytes], field: str) -> int:
@@ -50,8 +64,7 @@ def test_a_signal_during_a_reply_ends_it_in_order(number: signal.Signals, tmp_pa
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_outside_a_reply_ends_the_process_at_once(number: signal.Signals) -> None:
     process = start("chat-template-probe", "--requests-jsonl", "-")
-    while not signal_mask(process, "SigCgt") >> (number - 1) & 1:
-        time.sleep(0.01)
+    await_handler(process, number)
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == -number
@@ -65,8 +78,7 @@ def test_a_signal_that_was_ignored_stays_ignored() -> None:
         "-",
         before=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
     )
-    while not signal_mask(process, "SigCgt") >> (signal.SIGTERM - 1) & 1:
-        time.sleep(0.01)
+    await_handler(process, signal.SIGTERM)
     process.send_signal(signal.SIGHUP)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
